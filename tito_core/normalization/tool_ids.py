@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from ..message import Message, copied
-from .canonical import calls_in
+from .canonical import call_objects
 
 Plain = dict[str, Any]
 
@@ -28,10 +28,15 @@ def restore_tool_ids(ours: Iterable[Message], theirs: Sequence[Message]) -> tupl
     {'role': 'tool', 'tool_call_id': 'a', 'content': '7'}
     """
     messages = copied(theirs, "prompt")
-    pairs = zip(chain.from_iterable(map(_ids, messages)), chain.from_iterable(map(_ids, ours)), strict=False)
-    old_ids = {new: old for new, old in pairs if isinstance(new, str) and isinstance(old, str)}
-    apart = _apart(old_ids)
-    return tuple(_renamed(message, apart) for message in messages)
+    places = list(chain.from_iterable(map(_places, messages)))
+    new = (holder.get(key) for holder, key in places)
+    old = (holder.get(key) for holder, key in chain.from_iterable(map(_places, ours)))
+    pairs = zip(new, old, strict=False)
+    names = _apart({new: old for new, old in pairs if isinstance(new, str) and isinstance(old, str)})
+    for holder, key in places:
+        if isinstance(holder.get(key), str):
+            holder[key] = names.get(holder[key], holder[key])
+    return messages
 
 
 def _apart(old_ids: Mapping[str, str]) -> dict[str, str]:
@@ -49,21 +54,7 @@ def _apart(old_ids: Mapping[str, str]) -> dict[str, str]:
     return {**old_ids, **freed}
 
 
-def _ids(message: Message) -> Iterator[Any]:
-    """Yield the tool call ids in a message, in order."""
-    yield message.get("tool_call_id")
-    yield from (call.get("id") for call in calls_in(message) if isinstance(call, dict))
-
-
-def _renamed(message: Plain, old_ids: Mapping[str, str]) -> Plain:
-    renamed = dict(message)
-    if isinstance(message.get("tool_call_id"), str):
-        renamed["tool_call_id"] = old_ids.get(message["tool_call_id"], message["tool_call_id"])
-    if isinstance(message.get("tool_calls"), list):
-        renamed["tool_calls"] = [
-            {**call, "id": old_ids.get(call["id"], call["id"])}
-            if isinstance(call, dict) and isinstance(call.get("id"), str)
-            else call
-            for call in message["tool_calls"]
-        ]
-    return renamed
+def _places(message: Message) -> Iterator[tuple[Any, str]]:
+    """Yield the objects in a message that may name a tool call, in order, and the key of the id in each."""
+    yield message, "tool_call_id"
+    yield from ((call, "id") for call in call_objects(message))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.core import example
 from tito_core import (
     Forgiveness,
@@ -111,3 +114,29 @@ def test_an_id_is_restored_only_where_both_have_one() -> None:
     for ours, theirs in ((unnamed, calling("x")), (calling("x"), unnamed)):
         prompt = [example.user(), theirs, result("x")]
         assert restore_tool_ids([example.user(), ours], prompt) == tuple(prompt)
+
+
+@given(st.permutations("abcd"), st.integers(0, 4))
+def test_a_history_gets_its_ids_back_and_two_calls_never_share_one(names: list[str], known: int) -> None:
+    """A client may use for a new call an id that the session gave to another one."""
+    ours = [calling(name) for name in "abcd"[:known]]
+    theirs = [calling(name) for name in names[:known]]
+    *history, new = restore_tool_ids(ours, [*theirs, calling(*"abcdx")])
+    assert history == ours
+    ids = [call["id"] for call in new["tool_calls"]]
+    assert len(set(ids)) == 5
+    assert (
+        dict(zip("abcdx", ids, strict=True)).items() >= dict(zip(names, "abcd"[:known], strict=False)).items()
+    )
+
+
+def test_ids_that_were_exchanged_in_a_row_stay_apart() -> None:
+    """The session's `a` and `b` are the client's `b` and `c`, so that its `a` is a third call."""
+    ours, theirs = [calling("a"), calling("b")], [calling("b"), calling("c")]
+    assert restore_tool_ids(ours, [*theirs, calling("a"), result("a")])[2:] == (calling("c"), result("c"))
+
+
+def test_a_single_call_that_is_in_no_list_gets_its_id_back() -> None:
+    theirs = {**calling("x"), "tool_calls": calling("x")["tool_calls"][0]}
+    (found,) = restore_tool_ids([calling("a")], [theirs])
+    assert found == {**theirs, "tool_calls": calling("a")["tool_calls"][0]}
