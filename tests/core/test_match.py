@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import InputError, Located, Messages, Policy, Trajectory, locate
+from tito_core import InputError, Located, Messages, Policy, Step, Trajectory, locate
 from tito_core.match import NOTHING, PromptMatcher, chain_hash
 from tito_core.normalization.receipts import OPTIONAL, Forgiveness
 
@@ -178,3 +178,28 @@ def test_an_object_of_a_client_library_is_on_the_receipt() -> None:
 def test_an_invalid_message_of_the_prompt_is_named_by_its_index() -> None:
     with pytest.raises(InputError, match=r"^prompt\[1\] has no role"):
         wanted(example.user("a"), {"content": "b"}).fits(Messages.of([example.user("a"), assistant("b")]))
+
+
+def test_what_a_completion_holds_before_its_turn_is_history() -> None:
+    """A step may have sampled several messages: the last one is the turn."""
+    start, turn = [example.user("a")], calling(identity="c1")
+    result = {"role": "tool", "tool_call_id": "c1", "content": "7"}
+    before = [calling(identity="c1"), result, example.user("again /no_think")]
+    several, single = (
+        Step(
+            prompt=[*start, *prompt],
+            completion=[*completion, turn],
+            prompt_ids=[1],
+            completion_ids=[900, example.CLOSE],
+        )
+        for prompt, completion in (([], before), (before, []))
+    )
+    for step in (several, single):
+        found = locate([step], [*step.messages, result])
+        assert isinstance(found, Located)
+        assert found.match.step is step
+        assert found.environment == (result,)
+        assert found.turn.reused == ("c1",)
+        assert found.turn.switched == {"user"}
+        assert found.turn.history == (before[-1],)
+        assert found.turn.message == turn
