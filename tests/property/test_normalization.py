@@ -399,6 +399,8 @@ UNFORGIVABLE: dict[str, tuple[Any, Any]] = {
     "white space in a call": (calling('{"a": " b"}'), calling('{"a": "b"}')),
     "white space in parts": (assistant([part("a"), part("b ")]), assistant([part("a"), part("b")])),
     "other reasoning": (assistant(reasoning="t"), assistant(reasoning="u")),
+    "content beside calls without ids": DIFFERENT["content beside calls without ids"],
+    "content beside calls of other ids": DIFFERENT["content beside calls of other ids"],
     "another text": (assistant("a"), assistant("b")),
 }
 

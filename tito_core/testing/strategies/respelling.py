@@ -226,7 +226,8 @@ def renamed_call_ids(draw: DrawFn, history: Sequence[Mapping[str, Any]]) -> list
     names: dict[Any, str] = {}
     for message in changed:
         for call in message.get("tool_calls") or ():
-            call["id"] = names.setdefault(call.get("id"), f"{prefix}{len(names):09}")
+            if call.get("id") is not None:
+                call["id"] = names.setdefault(call["id"], f"{prefix}{len(names):09}")
         if message.get("tool_call_id") in names:
             message["tool_call_id"] = names[message["tool_call_id"]]
     return changed
