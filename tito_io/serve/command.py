@@ -55,7 +55,7 @@ STORES = {
 FORGIVE = {
     **{option_name(rule): rule.value for rule in NoiseRule},
     **{option_name(row): row.says + " (off by default)" * (not CHOICES[row].gateway) for row in CHOICES},
-    "default": "all that are not off by default",
+    "default": "all of these that are not off by default",
     "none": "ignore nothing",
 }
 SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}

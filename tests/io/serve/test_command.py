@@ -186,7 +186,8 @@ def test_the_help_says_what_there_is() -> None:
     for word in ("memory:", "sqlite:PATH:", "debug:", "keep:", "off:none", "ids:", "later:", "older:"):
         assert word in flat
     for name in parse_rules(["default"]):
-        assert f"{option_name(name)}:" in flat
+        words = name.says if isinstance(name, Forgiveness) else name.value
+        assert f"{option_name(name)}: {words}.".replace(" ", "") in flat
     units = {"body": "MIB", "media": "MIB", "idle": "SECONDS"}
     for limit in (*LIMITS, "idle"):
         assert f"--max-{limit}{units.get(limit, 'COUNT')}" in flat
