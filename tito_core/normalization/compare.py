@@ -80,8 +80,8 @@ def _forgiven(
     ours: Canonical, theirs: Canonical, field: str, forgive: frozenset[Forgiveness]
 ) -> Forgiveness | None:
     """Return the first row of the table that forgives a difference in `field`."""
-    rows = (row for row, choice in CHOICES.items() if choice.forgives(ours, theirs, field))
-    return next(filter(forgive.__contains__, rows), None)
+    rows = (row for row in CHOICES if row in forgive and CHOICES[row].forgives(ours, theirs, field))
+    return next(rows, None)
 
 
 def forgiving_hash(message: dict[str, Any]) -> int:
