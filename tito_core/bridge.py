@@ -136,8 +136,7 @@ class BridgeQuestions(Generic[F]):
         found: list[tuple[NextPrompt, Proof]] = []
         refusal = Refusal(Reason.TEMPLATE_REFUSED)
         for turn in end.turns(self.stop_ids):
-            asked = attrs.evolve(turn, words=self.words)
-            proof = yield from tail_questions(asked, end.environment, suffix, self.profile)
+            proof = yield from tail_questions(turn, end.environment, suffix, self.profile, words=self.words)
             prompt = proof if isinstance(proof, Refusal) else self._joined(end, proof, suffix)
             if isinstance(proof, Proof) and not isinstance(prompt, Refusal):
                 found.append((prompt, proof))

@@ -101,8 +101,9 @@ class Located:
                     Reason.KEY_DIFFERS, f"the template may read {key!r}, in which a message differs"
                 )
         fits = profile is not None and profile.key in {None, self.key}
-        turn = attrs.evolve(self._turn, stops=stops, words=words)
-        return (yield from tail_questions(turn, self._rendered, suffix, profile if fits else None))
+        known = profile if fits else None
+        asking = tail_questions(self._turn, self._rendered, suffix, known, stops=stops, words=words)
+        return (yield from asking)
 
 
 def locate(
@@ -148,8 +149,7 @@ def locate(
     before, said = match.step.prompt, match.step.completion
     if len(said) > 1:  # those before the turn are history, too
         before = before.then(said[:-1])
-    turn = turn_after(before, message, rendered, messages, start - 1)
-    turn = attrs.evolve(turn, stop=match.step.stop, end=tuple(match.step.completion_ids[-END:]))
+    turn = turn_after(before, message, rendered, messages, start - 1, step=match.step)
     if messages.multimodal:
         shown = len(match.step.media)
         turn = attrs.evolve(turn, media=media_after, placeholders=placeholders, shown=shown)
@@ -262,11 +262,13 @@ def turn_after(
     environment: Environment = (),
     conversation: Messages | None = None,
     place: int | None = None,
+    *,
+    step: Step | None = None,
 ) -> SampledTurn:
     """Return the turn `message` with those messages of the history that a template may read.
 
     `before` are the messages of its prompt, `environment` those that follow it, `conversation` all of them as
-    the client has them now, and `place` the position of the turn in it.
+    the client has them now, and `place` the position of the turn in it. `step` is the call that sampled it.
     """
     messages = before if conversation is None else conversation
     index = before.length if place is None else place
@@ -278,6 +280,8 @@ def turn_after(
         reused=tuple(one for one in called_ids(message, environment) if before.calls((one,))),
         switched=before.switched,
         earlier=before,
+        stop=None if step is None else step.stop,
+        end=() if step is None else tuple(step.completion_ids[-END:]),
         prompt=messages,
         place=index,
     )

@@ -238,9 +238,10 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     turn as it was restated: up to that id of the close it must write what was sampled.
     """
     tail, end = located.seam.tail[cut.place :], turn.end
-    inside = [place for place in range(cut.closed) if end and tail[place] == end[-1]]
-    known = turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)
-    if not inside or known or end[-1] in turn.stops:
+    if end[-1] in turn.stops or (turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)):
+        return 0
+    inside = [place for place in range(cut.closed) if tail[place] == end[-1]]
+    if not inside:
         return 0
     if turn.others:
         return IN_CLOSE

@@ -52,19 +52,20 @@ def experiments(turn: SampledTurn, environment: Environment) -> Iterator[Experim
     Where the history is unknown, templates may tell several roles before the turn apart, and not every one of
     them need be taken.
     """
-    known, base = turn.history_known, Past(role=turn.after, saying=turn.switched)
+    known, saying = turn.history_known, turn.switched
     for role in (turn.after,) if known else (*BEFORE, *OF_SYSTEM):
-        yield Experiment(OTHER_WORDS, attrs.evolve(base, role=role).histories, known)
-    looped = [attrs.evolve(base, loop=turn.loop)] if known and turn.loop else []
+        yield Experiment(OTHER_WORDS, Past(role=role, saying=saying).histories, known)
+    looped = [Past(loop=turn.loop, saying=saying)] if known and turn.loop else []
     yield from (Experiment(LOOP_GOES_ON, past.histories) for past in looped)
-    if known and turn.switched:
-        yield Experiment(SWITCHED_ON, attrs.evolve(base, words=ON).histories)
-    for word in (*turn.said[: MOST_WORDS - 1], " ".join(turn.said[MOST_WORDS - 1 :])):
-        says = attrs.evolve(base, words=word, saying=SAYING, twice=True)
-        yield from [Experiment(f"earlier messages say {word!r}", says.histories)] * bool(word)
-    befores = [attrs.evolve(base, role=role) for role in ((turn.after,) if known else BEFORE)]
+    if known and saying:
+        yield Experiment(SWITCHED_ON, Past(role=turn.after, saying=saying, words=ON).histories)
+    said = turn.said
+    for word in filter(None, (*said[: MOST_WORDS - 1], " ".join(said[MOST_WORDS - 1 :]))):
+        past = Past(role=turn.after, words=word, saying=SAYING, twice=True)
+        yield Experiment(f"earlier messages say {word!r}", past.histories)
+    befores = [Past(role=role, saying=saying) for role in ((turn.after,) if known else BEFORE)]
     yield from _of_calls(turn, environment, befores, looped)
-    yield from _of_media(turn, base)
+    yield from _of_media(turn)
     if known:
         yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history))
     else:
@@ -84,9 +85,9 @@ def _of_calls(
             yield Experiment(SAME_TOOL, attrs.evolve(past, tool=tool, called=True).histories)
 
 
-def _of_media(turn: SampledTurn, base: Past) -> Iterator[Experiment]:
+def _of_media(turn: SampledTurn) -> Iterator[Experiment]:
     """Yield experiments with earlier media: a template may number them, or leave some out."""
-    many = min(turn.shown, MOST_SHOWN)
+    many, base = min(turn.shown, MOST_SHOWN), Past(role=turn.after, saying=turn.switched)
     for modality in turn.modalities:
         shows = attrs.evolve(base, media=(modality,))
         both = (*shows.histories, *attrs.evolve(shows, aside=True).histories)

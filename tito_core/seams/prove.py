@@ -31,8 +31,8 @@ from .turn_form import TurnForm, calls_of, forms
 
 RETRIED = (Reason.TEMPLATE_REFUSED, Reason.SWALLOWED)
 """Refusals that texts as lists of one part may overcome."""
-MOST_TO_LOCATE = 9
-"""Questions for a way to write the turn."""
+MOST_WAYS = 9
+"""Ways to write the turn that are tried."""
 MOST, MOST_UNKNOWN = 16, 64
 """Questions about a turn without a profile, whose history is known or not."""
 TOO_MANY = Refusal(Reason.UNPROVEN_TAIL, "the template would have to be asked too often: give a profile")
@@ -132,8 +132,7 @@ def show_questions(
     `turn_forms` are the ways to write the turn. The first in which its text can be located counts. `since` is
     that of a `Question`.
     """
-    locating = _locate(environment, histories, turn_forms or forms(turn.message), since)
-    located = yield from bounded(locating, MOST_TO_LOCATE, UNLOCATED)
+    located = yield from _locate(environment, histories, turn_forms or forms(turn.message), since)
     if isinstance(located, Refusal):
         return located
     cut = yield from cut_questions(turn, located)
@@ -153,8 +152,8 @@ def _locate(
     """
     refusal = Refusal(Reason.TEMPLATE_REFUSED)
     unwritten: set[int | None] = set()
-    pairs = sorted(product(turn_forms, histories), key=lambda pair: _written_otherwise(*pair))
-    for form, context in pairs:
+    pairs = sorted(product(turn_forms, histories), key=_written_otherwise)
+    for form, context in pairs[:MOST_WAYS]:
         if form.place in unwritten:
             continue
         try:
@@ -173,8 +172,9 @@ def _locate(
     return refusal
 
 
-def _written_otherwise(form: TurnForm, context: Context) -> bool:
+def _written_otherwise(pair: tuple[TurnForm, Context]) -> bool:
     """Return whether the calls of a history have their arguments in another way than those of the turn."""
+    form, context = pair
     calls = [call for message in context for call in calls_of(message)]
     return any(isinstance(call["function"]["arguments"], dict) != form.as_object for call in calls)
 

@@ -58,13 +58,18 @@ def tail_questions(
     environment: Environment,
     suffix: tuple[int, ...],
     profile: ProfileLike | None = None,
+    *,
+    stops: tuple[int, ...] = (),
+    words: tuple[str, ...] = (),
 ) -> Questions[Proof | Refusal]:
-    """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven."""
+    """Ask for the tail after `turn`: as a profile that knows the case does, else until it is proven.
+
+    `stops` and `words` are what is known of the template, beside what the turn and the profile have.
+    """
     if profile is not None:
-        words = (*turn.words, *profile.words)
-        turn = attrs.evolve(turn, stops=(*turn.stops, *profile.stop_ids), words=words)
+        stops, words = (*stops, *profile.stop_ids), (*words, *profile.words)
+    turn = attrs.evolve(turn, suffix=suffix, stops=(*turn.stops, *stops), words=(*turn.words, *words))
     known = None if profile is None else (yield from profile.known_tail_questions(turn, environment))
-    turn = attrs.evolve(turn, suffix=suffix)
     proof = known or (yield from prove_questions(turn, environment))
     if profile is not None and turn.said and isinstance(proof, Refusal):
         proof = yield from whole_history_questions(turn, environment)
@@ -81,7 +86,7 @@ def _with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Re
     sampled = yield from sampled_close_questions(turn, proof.located, proof.cut)
     if isinstance(sampled, Refusal):
         return sampled
-    cut = attrs.evolve(proof.cut, sampled=sampled)
-    if turn.stop not in turn.stops and not sampled:
-        cut = attrs.evolve(cut, whole=(yield from whole_close_questions(turn, proof.located, cut)))
-    return attrs.evolve(proof, cut=cut)
+    may_be_cut = turn.stop not in turn.stops and not sampled
+    whole = may_be_cut and (yield from whole_close_questions(turn, proof.located, proof.cut))
+    cut = attrs.evolve(proof.cut, sampled=sampled, whole=whole) if sampled or whole else proof.cut
+    return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
