@@ -38,8 +38,18 @@ def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | N
     if placed is None:
         return None
     form, seam = placed
-    alone = (yield from _call_after(tuple(past), form, seam, since)) if calls_of(message) else Alone(0)
-    return _equals_tail(stitched, seam, alone)
+    if calls_of(message):
+        return _equals_tail(stitched, seam, (yield from _call_after(tuple(past), form, seam, since)))
+    begun = stitched.step.truncated and len(seam.tail) > len(stitched.added)
+    shown = not begun or (yield from _shows_close((*past, message, *environment), stitched, seam))
+    return shown and _equals_tail(stitched, seam, Alone(0))
+
+
+def _shows_close(messages: Environment, stitched: Stitched, seam: Seam) -> Questions[bool]:
+    """Return whether a turn that was cut sampled the beginning of its close, as its own message shows."""
+    ids, sampled = (yield from ask(messages)), tuple(stitched.step.completion_ids)
+    before, size = ids[: len(ids) - len(stitched.added)], len(seam.tail) - len(stitched.added) + 1
+    return ids[len(before) :] == stitched.added and before[-size:] == sampled[-size:]
 
 
 def _placed(
@@ -86,7 +96,9 @@ def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None
 def _equals_tail(stitched: Stitched, seam: Seam, alone: Alone) -> bool:
     """Return whether the tail is what was added, after what the turn sampled of its close itself."""
     rest = len(seam.tail) - len(stitched.added)
-    if rest < 0 or seam.tail[rest:] != stitched.added:
+    # What a cut call lacks of its close may be one id with the end of the call, where it is rendered whole.
+    merged = int(stitched.step.truncated and alone.size > 0 and seam.tail[rest:] != stitched.added)
+    if rest < 0 or seam.tail[rest + merged :] != stitched.added[merged:]:
         return False
     odd = stitched.kept_stop is not None or stitched.replaced_stop is not None
     if stitched.step.truncated or odd:
@@ -110,14 +122,14 @@ def _was_closed(sampled: tuple[int, ...], before: tuple[int, ...], alone: Alone)
 def _closes(stitched: Stitched, seam: Seam, alone: Alone, rest: int) -> bool:
     """Return whether the whole close was added to a turn that was cut, or that ended with an odd stop.
 
-    A turn whose odd stop was replaced may have sampled the beginning of the close before it.
+    A turn that was cut, or whose odd stop was replaced, may have sampled the beginning of the close itself.
     """
     if stitched.added[: len(stitched.inserted_close)] != stitched.inserted_close:
         return False
     if alone.size:
         return not alone.closed or rest <= alone.size
     kept = tuple(stitched.step.completion_ids[: -1 if stitched.replaced_stop is not None else None])
-    return not rest or (not stitched.step.truncated and kept[len(kept) - rest :] == seam.tail[:rest])
+    return not rest or kept[len(kept) - rest :] == seam.tail[:rest]
 
 
 def _within(
