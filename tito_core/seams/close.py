@@ -108,14 +108,15 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
     if (yield from _spells_end(turn, located)):
         return SPELLED
     always = yield from _always_written(located)
-    speaking = yield from _alone(located, speaking=True)
-    silent = yield from _alone(located, speaking=False)
-    alone = speaking or silent or ()  # before a generation prompt some templates leave the last call out
     tail = located.seam.tail if always is None else always  # where no other role may follow
-    shared = tail[: common_prefix(tail, alone)]
-    stop = _first(turn.stops, shared)
-    if stop is not None:
-        return _close_with(stop, shared, turn.suffix)
+    alone: tuple[int, ...] = ()
+    for speaking in (True, False):  # before a generation prompt some templates leave the last call out
+        silent = yield from _alone(located, speaking=speaking)
+        alone = alone or silent or ()
+        shared = tail[: common_prefix(tail, alone)]
+        stop = _first(turn.stops, shared)
+        if stop is not None:
+            return _close_with(stop, shared, turn.suffix)
     found = list(places(turn.suffix, shared)) if turn.stop in turn.suffix and not turn.stops else []
     if len(found) == 1:  # the only suffix holds what the turn ended with
         return found[0]
