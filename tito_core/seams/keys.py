@@ -12,8 +12,8 @@ from ..errors import TemplateRefused
 from ..message import call_ids
 from ..normalization.canonical import IDENTITY
 from ..normalization.receipts import exactly
-from ..questions import Questions, ask
-from .history import CALL_ID, USER, Context, lookups
+from ..questions import Questions, ask, bounded
+from .history import ANSWER, CALL_ID, USER, Context, lookups
 from .seam import SHORT
 from .turn_form import calls_of, forms
 
@@ -21,8 +21,11 @@ Plain = dict[str, Any]
 OPENING: tuple[Context, ...] = ((),)
 BEFORE = {"assistant": ((USER,),), **dict.fromkeys(("user", "system", "developer"), OPENING)}
 """What stands before a message of a role; any other role answers a tool call."""
-MOST = 8
-"""How many kinds of messages are asked about; a client that changes more is not believed."""
+MOST = 16
+"""How many questions are asked: two for a kind of messages that the template takes.
+
+A client that changes more kinds is not believed.
+"""
 
 
 def read_key_questions(pairs: Iterable[tuple[Plain, Plain]]) -> Questions[str | None]:
@@ -30,14 +33,20 @@ def read_key_questions(pairs: Iterable[tuple[Plain, Plain]]) -> Questions[str | 
 
     A key that the template ignores may differ. One pair stands for all with the same role, keys and form.
     """
-    asked: set[object] = set()
+    changed: dict[object, tuple[Plain, Plain, frozenset[str]]] = {}
     for ours, theirs in pairs:
         keys = differing_keys(ours, theirs)
         form = (ours["role"], keys, bool(call_ids(ours)), bool(ours.get("content")))
-        if keys and form not in asked:
-            asked.add(form)
-            if len(asked) > MOST or (yield from _reads(ours, theirs, keys)):
-                return min(keys)
+        if keys:
+            changed.setdefault(form, (ours, theirs, keys))
+    kinds = list(changed.values())
+    return (yield from bounded(_read_key(kinds), MOST, min(kinds[-1][2]))) if kinds else None
+
+
+def _read_key(kinds: Sequence[tuple[Plain, Plain, frozenset[str]]]) -> Questions[str | None]:
+    for ours, theirs, keys in kinds:
+        if (yield from _reads(ours, theirs, keys)):
+            return min(keys)
     return None
 
 
@@ -56,6 +65,11 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
     changed = {key: value for key, value in ours.items() if key not in keys}
     changed |= {key: theirs[key] for key in keys if key in theirs}
     for before, write in product(_befores(ours), _writers(ours)):
+        between = (write(ours), *(before or (ANSWER,)))  # it stands before a question and is the last message
+        one = yield from _rendered((*before, *between, write(ours)))
+        if one is not None:
+            between = (write(changed), *(before or (ANSWER,)))
+            return one != (yield from _rendered((*before, *between, write(changed))))
         rendered = 0
         for following in ((), (USER,)):  # as the last message, and before a question
             one = yield from _rendered((*before, write(ours), *following))

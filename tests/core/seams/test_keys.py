@@ -131,11 +131,13 @@ def test_the_questions_are_few_however_many_messages_differ() -> None:
         for i in range(99)
     ]
     assert answer(read_key_questions(alike), counting) is None
-    assert len(asked) == 4
+    assert len(asked) == 2
     unlike = [
         ({"role": "user", "content": "x", f"k{i}": 1}, {"role": "user", "content": "x"}) for i in range(99)
     ]
-    assert answer(read_key_questions(unlike), counting) == f"k{MOST}"
+    asked.clear()
+    assert answer(read_key_questions(unlike), counting) in {f"k{i}" for i in range(99)}
+    assert len(asked) == MOST
 
 
 def test_keys_of_the_identity_are_left_to_the_comparison() -> None:
