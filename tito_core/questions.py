@@ -7,8 +7,7 @@ with a plain function; `tito_io.client.answer` drives the same generator with an
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from functools import partial
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -127,18 +126,44 @@ def _checked_answer(ids: object) -> tuple[int, ...]:
         raise TokenizeError(str(error)) from None
 
 
+@attrs.frozen
+class Done(Generic[T]):
+    """The result of a computation that asks nothing more.
+
+    Attributes:
+        value: The result.
+    """
+
+    value: T
+
+
+def resumed(asking: Questions[T], answered: Any = None) -> Question | Done[T]:
+    """Go on with the answer to the last question, or with the `TemplateRefused` that was raised for it.
+
+    Returns the next question, or the result. Each driver is a loop around it. The first answer is None.
+
+    >>> def length_of():
+    ...     ids = yield Question(({"role": "user", "content": "abc"},))
+    ...     return len(ids)
+    >>> asking = length_of()
+    >>> resumed(asking).messages[0]["content"], resumed(asking, [5, 6])
+    ('abc', Done(value=2))
+    """
+    try:
+        return asking.throw(answered) if isinstance(answered, TemplateRefused) else asking.send(answered)
+    except StopIteration as end:
+        return Done(end.value)
+
+
 def relayed(asking: Questions[T], change: Callable[[Question], Question]) -> Questions[T]:
     """Ask what `asking` asks, each question as `change` makes it."""
-    resume: Callable[[], Question] = partial(next, asking)
-    while True:
+    answered: Any = None
+    while not isinstance(step := resumed(asking, answered), Done):
         try:
-            question = resume()
-        except StopIteration as end:
-            return cast("T", end.value)
-        try:
-            resume = partial(asking.send, (yield change(question)))
+            answered = yield change(step)
         except TemplateRefused as refused:
-            resume = partial(asking.throw, refused)
+            answered = refused
+    return step.value
 
 
 class _TooMany(Exception):  # noqa: N818  # it never leaves `bounded`
@@ -198,18 +223,13 @@ def answer(questions: Questions[T], tokenize_fn: TokenizeFn) -> T:
     3
     """
     require_callable(tokenize_fn)
-    resume: Callable[[], Question] = partial(next, questions)
-    while True:
+    answered: Any = None
+    while not isinstance(step := resumed(questions, answered), Done):
         try:
-            question = resume()
-        except StopIteration as end:
-            return cast("T", end.value)
-        try:
-            ids = question.put(tokenize_fn)
+            answered = step.put(tokenize_fn)
         except TemplateRefused as refused:
-            resume = partial(questions.throw, refused)
-            continue
-        if isinstance(ids, Coroutine):
-            ids.close()
+            answered = refused
+        if isinstance(answered, Coroutine):
+            answered.close()
             raise TokenizeError("tokenize_fn is async: await its answers with tito_io.client.answer")
-        resume = partial(questions.send, ids)
+    return step.value

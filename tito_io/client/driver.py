@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 import attrs
 
-from tito_core import Message, Question, Questions, Rendered, TemplateRefused, TokenizeError
+from tito_core import Message, Questions, Rendered, TemplateRefused, TokenizeError
+from tito_core.questions import Done, resumed
 from tito_io.engines.family_render import family_as, template_of
 
 if TYPE_CHECKING:  # a client whose engine renders needs no template engine and no tokenizer here
@@ -42,18 +43,13 @@ async def answer(asking: Questions[T], tokenize_fn: AsyncTokenizeFn) -> T:
     Raises:
         TokenizeError: `tokenize_fn` is not async, or its answer is not ids.
     """
-    resume: Callable[[], Question] = partial(next, asking)
-    while True:
+    answered: Any = None
+    while not isinstance(step := resumed(asking, answered), Done):
         try:
-            question = resume()
-        except StopIteration as end:
-            return cast("T", end.value)
-        try:
-            ids = await _awaitable(question.put(tokenize_fn))
+            answered = await _awaitable(step.put(tokenize_fn))
         except TemplateRefused as refused:
-            resume = partial(asking.throw, refused)
-        else:
-            resume = partial(asking.send, ids)
+            answered = refused
+    return step.value
 
 
 def _awaitable(answered: Awaitable[T]) -> Awaitable[T]:
