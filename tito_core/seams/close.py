@@ -60,6 +60,7 @@ def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | R
     tail, size = located.seam.tail, len(turn.suffix)
     if tail[own : own + size] == turn.suffix:
         return Cut(own, (yield from _closed(turn, located, own)))
+    # GLM and gpt-oss close a turn with the next role's marker, or nothing that the suffix would show.
     if tail[own : own + 1] and tail[own] in (turn.stop, *turn.stops):
         return Cut(own, 0)
     if own and turn.stop is not None and turn.stop not in turn.stops:
@@ -73,6 +74,7 @@ def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | R
 
 def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
     """Return whether the template writes a turn's content and leaves out its calls."""
+    # Yi, Phi-3 and Llama 2 write nothing of calls.
     if located.form.place is not None:
         return False
     bare = {name: value for name, value in located.form.turn.items() if name != "tool_calls"}
@@ -89,6 +91,7 @@ def _closed(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[int]
 
     Some templates write their stop only once something follows, where the suffix does not show it.
     """
+    # Mistral-Tekken's `</s>` stands after a turn that something follows alone.
     size = len(turn.suffix)
     if not turn.stops or not set(turn.stops).isdisjoint(turn.suffix):
         return size
@@ -132,6 +135,7 @@ def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> 
     if always[stop] not in suffix:  # it closes calls alone, as gpt-oss's `<|call|>`
         ends = [place + len(suffix) for place in places(suffix, always[stop:])] if suffix else []
         return Cut(stop, ends[0] if ends else 1)
+    # Apriel-1.5, Laguna and deepseek-coder close with a line break before their stop.
     before = suffix[: suffix.index(always[stop])]
     begin = stop - len(before)
     whole = begin >= 0 and always[begin:stop] == before
@@ -172,6 +176,7 @@ def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | N
 
 def _spells_end(turn: SampledTurn, located: LocatedTurn) -> Questions[bool]:
     """Return whether names or ids of calls hold stops, or ids of a close; usual ones never do."""
+    # A client may name a tool `</s>`: a tokenizer makes the stop of it.
     usual = plainly_named(located.form.turn)
     if usual == located.form.turn:
         return False

@@ -53,19 +53,25 @@ def experiments(turn: SampledTurn, environment: Environment) -> Iterator[Experim
     them need be taken.
     """
     known, saying = turn.history_known, turn.switched
+    # DeepSeek-V3 writes another opener after an earlier tool turn; Mistral-Nemo moves the system text.
     for role in (turn.after,) if known else (*BEFORE, *OF_SYSTEM):
         yield Experiment(OTHER_WORDS, Past(role=role, saying=saying).histories, known)
+    # Templates remember that a tool loop is open (Qwen3 keeps its reasoning), and what ends it differs.
     looped = [Past(loop=turn.loop, saying=saying)] if known and turn.loop else []
     yield from (Experiment(LOOP_GOES_ON, past.histories) for past in looped)
+    # Nemotron nano-v2 takes the last switch that a system or user text has, wherever it stands.
     if known and saying:
         yield Experiment(SWITCHED_ON, Past(role=turn.after, saying=saying, words=ON).histories)
+    # Community templates for Qwen and Gemma 4 count the results that say "failed", or look for a phrase.
     said = turn.said
     for word in filter(None, (*said[: MOST_WORDS - 1], " ".join(said[MOST_WORDS - 1 :]))):
         past = Past(role=turn.after, words=word, saying=SAYING, twice=True)
         yield Experiment(f"earlier messages say {word!r}", past.histories)
+    # gpt-oss, Gemma and Kimi name a result by the call that has its id, some by the first one.
     befores = [Past(role=role, saying=saying) for role in ((turn.after,) if known else BEFORE)]
     yield from _of_calls(turn, environment, befores, looped)
     yield from _of_media(turn)
+    # SmolLM3 looks for switches in the system text, GLM-4.5 in each user's; others ask for a user at all.
     if known:
         yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history))
     else:
@@ -87,6 +93,7 @@ def _of_calls(
 
 def _of_media(turn: SampledTurn) -> Iterator[Experiment]:
     """Yield experiments with earlier media: a template may number them, or leave some out."""
+    # Qwen2-VL numbers pictures through the conversation where it is told to, Gemma 3 shows all of them.
     many, base = min(turn.shown, MOST_SHOWN), Past(role=turn.after, saying=turn.switched)
     for modality in turn.modalities:
         shows = attrs.evolve(base, media=(modality,))

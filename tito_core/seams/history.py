@@ -31,6 +31,7 @@ OFF, ON = "/no_think /nothink", "/think"
 """Switches that turn reasoning off, and on."""
 UNLIKELY = "consult_almanac"
 """A tool that no real turn calls: a template may name a result by an earlier call with its id."""
+# Mistral's templates raise an exception for any other length.
 CALL_ID = "a1b2c3d4e"
 """Nine letters and digits: Mistral's templates take nothing else."""
 NO_KEY: Any = object()
@@ -118,11 +119,13 @@ def _written(past: Past, manner: Manner) -> Context:
     """Return a history in one manner. Roles that neither speak nor ask answer a tool call."""
     lookup = partial(lookups, past.tool, 25, past.calls, as_object=manner.as_object)
     before = (*(SYSTEM,) * manner.system, USER, *lookup() * manner.looped, THOUGHTFUL)
+    # Llama 3 and Mistral know results by other roles (`ipython`, `tool_results`), which end a loop, too.
     if past.loop or past.role not in LAST:
         # A template may remember that a turn of the loop had reasoning; the last one has none.
         looped = lookup("tool" if past.loop else past.role, thought=not manner.other)
         again = () if past.loop else lookup(past.role)
         return (*before, USER, *looped, *again, *(LAST[role][-1] for role in past.loop))
+    # Mistral's, Gemma's and Llama 2's templates demand that users and assistants alternate.
     asked = (USER,) * (manner.other and past.role in OF_SYSTEM)
     return (*before, *asked, *LAST[past.role])
 

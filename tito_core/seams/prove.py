@@ -80,6 +80,7 @@ def prove_questions(turn: SampledTurn, environment: Environment) -> Questions[Pr
     proof = yield from _bounded(turn, environment)
     if not isinstance(proof, Refusal) or (proof.reason not in RETRIED and proof != UNLOCATED):
         return proof
+    # SmolVLM and Nemotron-Parse write nothing of a content that is a string.
     in_texts = yield from takes_texts_questions()
     if in_texts or not (yield from takes_parts_questions()):
         return proof
@@ -380,6 +381,7 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
         once = changed <= 1 or calls_of(message)
         twice = f"a {role} message is not written once after the turn"
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
+    # Tools that found nothing answer with an empty list, as MCP's do.
     others = (*located.environment[:place], *located.environment[place + 1 :])
     if not content and not calls_of(message) and (yield from _after(located, others)) != tail:
         return None  # it has no text to lose, and something is written for it
