@@ -93,7 +93,7 @@ def _of_calls(
 
 def _of_media(turn: SampledTurn) -> Iterator[Experiment]:
     """Yield experiments with earlier media: a template may number them, or leave some out."""
-    # Qwen2-VL numbers pictures through the conversation where it is told to, Gemma 3 shows all of them.
+    # Qwen2-VL numbers pictures through the conversation where an argument says so.
     many, base = min(turn.shown, MOST_SHOWN), Past(role=turn.after, saying=turn.switched)
     for modality in turn.modalities:
         shows = attrs.evolve(base, media=(modality,))
