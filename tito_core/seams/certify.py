@@ -18,7 +18,7 @@ from ..questions import Question, Questions, ask, bounded, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .experiments import LOOP_GOES_ON, Experiment, experiments
-from .history import MANNERS, Context, Past, akin_histories
+from .history import STYLES, Context, Past, akin_histories
 from .profile import CERTIFIED_LOOPS, Case, Mode, Recipe, recognize
 from .prove import Proof, Taken, dropped_questions, first_taken, show_questions
 from .sample import sample_environment, sample_turn, spelled_out
@@ -194,13 +194,13 @@ def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
 
 
 def _agreeing(proof: Proof, row: Experiment) -> Questions[list[int] | Refusal]:
-    """Return in which manners the template takes a history, in all of which it must give the tail.
+    """Return in which styles the template takes a history, in all of which it must give the tail.
 
     The other ways to write its last messages are asked about only where it takes none of the usual ones.
     """
     taken: list[int] = []
     for number, history in enumerate(row.histories):
-        if history is None or (taken and number >= len(MANNERS) // 2):
+        if history is None or (taken and number >= len(STYLES) // 2):
             continue
         try:
             ids = yield from ask(proof.located.unlike(history))
@@ -226,7 +226,7 @@ def _whole(sample: CaseSample, likely: Proof) -> Questions[list[Shown] | Refusal
             return shown
         found.append(shown)
     if len({one.recipe.rest for one in found}) > 1:  # of one call: it may be no part of the call
-        return Refusal(Reason.UNPROVEN_TAIL, "the end of a call is not told from what follows it")
+        return Refusal(Reason.UNPROVEN_TAIL, "it is not clear where a call ends")
     return found if len(found) > 1 else UNTAKEN
 
 

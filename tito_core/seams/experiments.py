@@ -37,7 +37,7 @@ class Experiment:
     Attributes:
         name: In what it differs from the history that was asked about first. Of several with one name one
             must be taken.
-        histories: It in each manner; the first that the template takes counts.
+        histories: It in each style; the first that the template takes counts.
         needed: Whether it shows nothing if the template takes none.
     """
 

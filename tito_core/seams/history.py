@@ -1,6 +1,6 @@
 """Stand-in histories: short conversations in place of what stands before the turn.
 
-A history is written in several manners, because templates reject what they do not know: a system text,
+A history is written in several styles, because templates reject what they do not know: a system text,
 arguments as text, reasoning beside calls. The first that the template takes counts.
 """
 
@@ -47,7 +47,7 @@ LAST: dict[str, Context] = {
 
 
 @attrs.frozen
-class Manner:
+class Style:
     """How a history is written: as much as templates disagree on.
 
     Attributes:
@@ -64,13 +64,13 @@ class Manner:
     as_object: bool
 
 
-MANNERS = tuple(Manner(*ways) for ways in product((False, True), *[(True, False)] * 3))
-"""The manners in the order in which they are tried, the richest first."""
+STYLES = tuple(Style(*ways) for ways in product((False, True), *[(True, False)] * 3))
+"""The styles in the order in which they are tried, the richest first."""
 
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What a stand-in history has, in whatever manner it is written.
+    """What a stand-in history has, in whatever style it is written.
 
     Attributes:
         role: The role of its last message.
@@ -101,32 +101,32 @@ class Past:
 
     @property
     def histories(self) -> tuple[Context | None, ...]:
-        """It in each of `MANNERS`; None where that is no other than an earlier one."""
+        """It in each of `STYLES`; None where that is no other than an earlier one."""
         return _histories(self)
 
 
 @lru_cache(maxsize=128)  # they depend on nothing else, and making them takes as long as asking about them
 def _histories(past: Past) -> tuple[Context | None, ...]:
     found: list[Context | None] = []
-    for manner in MANNERS:
-        history = tuple(_changed(past, _written(past, manner)))
+    for style in STYLES:
+        history = tuple(_changed(past, _written(past, style)))
         calls = not past.called or any("tool_calls" in message for message in history)
         found.append(history if calls and history not in found else None)
     return tuple(found)
 
 
-def _written(past: Past, manner: Manner) -> Context:
-    """Return a history in one manner. Roles that neither speak nor ask answer a tool call."""
-    lookup = partial(lookups, past.tool, 25, past.calls, as_object=manner.as_object)
-    before = (*(SYSTEM,) * manner.system, USER, *lookup() * manner.looped, THOUGHTFUL)
+def _written(past: Past, style: Style) -> Context:
+    """Return a history in one style. Roles that neither speak nor ask answer a tool call."""
+    lookup = partial(lookups, past.tool, 25, past.calls, as_object=style.as_object)
+    before = (*(SYSTEM,) * style.system, USER, *lookup() * style.looped, THOUGHTFUL)
     # Llama 3 and Mistral know results by other roles (`ipython`, `tool_results`), which end a loop, too.
     if past.loop or past.role not in LAST:
         # A template may remember that a turn of the loop had reasoning; the last one has none.
-        looped = lookup("tool" if past.loop else past.role, thought=not manner.other)
+        looped = lookup("tool" if past.loop else past.role, thought=not style.other)
         again = () if past.loop else lookup(past.role)
         return (*before, USER, *looped, *again, *(LAST[role][-1] for role in past.loop))
     # Mistral's, Gemma's and Llama 2's templates demand that users and assistants alternate.
-    asked = (USER,) * (manner.other and past.role in OF_SYSTEM)
+    asked = (USER,) * (style.other and past.role in OF_SYSTEM)
     return (*before, *asked, *LAST[past.role])
 
 

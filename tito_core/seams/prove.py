@@ -23,7 +23,7 @@ from ..questions import Questions, Rendered, ask, ask_rendered, bounded, in_part
 from ..refusal import Reason, Refusal
 from .close import Cut, cut_questions, first_stop
 from .experiments import Experiment, experiments
-from .history import MANNERS, Context
+from .history import STYLES, Context
 from .seam import SHORT, Seam, Unlocated, after, common_prefix, grown, seam_questions
 from .suffix import takes_parts_questions, takes_texts_questions
 from .turn import Environment, LocatedTurn, SampledTurn
@@ -234,10 +234,10 @@ class Taken:
     """What was learned of a template while it was asked.
 
     Attributes:
-        first: The manner to begin with.
+        first: The style to begin with.
         shown: Whether a history was taken.
         last: The one that was taken last.
-        order: Positions of manners, that which was taken last before the others.
+        order: Positions of styles, that which was taken last before the others.
     """
 
     first: int = 0
@@ -247,17 +247,17 @@ class Taken:
 
     @order.default
     def _from_first(self) -> list[int]:
-        return sorted(range(len(MANNERS)), key=lambda number: number < self.first)
+        return sorted(range(len(STYLES)), key=lambda number: number < self.first)
 
     def ordered(self, histories: Sequence[Context | None]) -> Iterator[tuple[int, Context]]:
-        """Yield the histories that there are, those in a manner that was taken before the others."""
-        places = range(0, len(histories), len(MANNERS))
+        """Yield the histories that there are, those in a style that was taken before the others."""
+        places = range(0, len(histories), len(STYLES))
         ordered = (place + number for place in places for number in tuple(self.order))
         found = ((number, histories[number]) for number in ordered if number < len(histories))
-        return ((number % len(MANNERS), history) for number, history in found if history is not None)
+        return ((number % len(STYLES), history) for number, history in found if history is not None)
 
     def take(self, number: int, history: Context) -> None:
-        """Try this manner before the others from now on."""
+        """Try this style before the others from now on."""
         self.shown, self.last = True, history
         self.order.remove(number)
         self.order.insert(0, number)
