@@ -118,6 +118,9 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
         alone = alone or silent or ()
         shared = tail[: common_prefix(tail, alone)]
         stop = _first(turn.stops, shared)
+        if stop is not None and shared[stop] not in turn.suffix:  # as gpt-oss's `<|call|>`, for calls alone
+            silent = yield from _alone(located, speaking=False)
+            return Cut(stop, max(common_prefix(shared, silent or ()) - stop, 1))
         if stop is not None:
             return _close_with(stop, shared, turn.suffix)
     found = list(places(turn.suffix, shared)) if turn.stop in turn.suffix and not turn.stops else []
@@ -131,10 +134,7 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
 
 
 def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> int | Cut:
-    """Return where the close begins whose first known stop stands at `stop`."""
-    if always[stop] not in suffix:  # it closes calls alone, as gpt-oss's `<|call|>`
-        ends = [place + len(suffix) for place in places(suffix, always[stop:])] if suffix else []
-        return Cut(stop, ends[0] if ends else 1)
+    """Return where the suffix begins, whose first known stop stands at `stop`."""
     # Apriel-1.5, Laguna and deepseek-coder close with a line break before their stop.
     before = suffix[: suffix.index(always[stop])]
     begin = stop - len(before)

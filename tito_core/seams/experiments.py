@@ -111,7 +111,7 @@ def _earlier_calls(ids: set[Any]) -> Iterator[tuple[str, Sequence[Turns]]]:
     """
     named = tuple(sorted((one for one in ids if one is not None), key=str))
     if named:
-        yield SAME_ID, ((named,), tuple((one,) for one in named))
+        yield SAME_ID, tuple(dict.fromkeys(((named,), tuple((one,) for one in named))))
     if None in ids:
         yield NO_ID, (((None,),),)
         yield NO_ID, (((NO_KEY,),),)

@@ -51,8 +51,8 @@ class Style:
     """How a history is written: as much as templates disagree on.
 
     Attributes:
-        other: Whether its last messages are written in the other of two ways: calls without reasoning, which
-            some templates take none of beside calls; a question before a system text, where roles alternate.
+        other: Whether its last messages are written in the other of two ways: calls without reasoning, as some
+            templates take none beside calls; no question before a system text that ends it.
         looped: Whether a tool loop stands before its last question.
         system: Whether it begins with a system text.
         as_object: Whether arguments of calls are an object, else their JSON.
@@ -126,13 +126,14 @@ def _written(past: Past, style: Style) -> Context:
         again = () if past.loop else lookup(past.role)
         return (*before, USER, *looped, *again, *(LAST[role][-1] for role in past.loop))
     # Mistral's, Gemma's and Llama 2's templates demand that users and assistants alternate.
-    asked = (USER,) * (style.other and past.role in OF_SYSTEM)
+    asked = (USER,) * (not style.other and past.role in OF_SYSTEM)
     return (*before, *asked, *LAST[past.role])
 
 
 def _changed(past: Past, history: Context) -> Iterator[Plain]:
     """Yield the messages with other texts than the shortest histories have, and with words and media."""
-    last = max((place for place, one in enumerate(history) if one["role"] == "user"), default=0)
+    first, *others = [place for place, one in enumerate(history) if one["role"] == "user"]
+    last = others[-1] if others else first + 1  # the last question is that of the real history, or another
     counts = chain((past.shown,), repeat(int(past.more)))
     for place, message in enumerate(history):
         role = message["role"] if message["role"] in LAST else "tool"

@@ -379,7 +379,7 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
     if longer and longer != tail:
         # One id may be another beside a longer text; a call's name may stand beside its result, too.
         once = changed <= 1 or calls_of(message)
-        twice = f"a {role} message is not written once after the turn"
+        twice = f"a new {role} message is not written once after the turn"
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
     # Tools that found nothing answer with an empty list, as MCP's do.
     others = (*located.environment[:place], *located.environment[place + 1 :])
