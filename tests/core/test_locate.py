@@ -27,6 +27,7 @@ from tito_core import (
     locate,
 )
 from tito_core.locate import answered, turn_after
+from tito_core.seams.experiments import experiments
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -166,11 +167,12 @@ def test_a_step_without_prompt_messages_needs_no_prompt_ids() -> None:
 def test_the_role_before_the_turn_is_that_of_the_message_before_it(role: str) -> None:
     answer = {"role": role, "name": "f", "content": "7"}
     step = example.step([SYSTEM, example.user("a"), CALLING, answer], prompt_ids=[1])
-    turn = located(step, example.user("c")).turn
+    found = located(step, example.user("c"))
+    turn = found.turn
     assert (turn.after, turn.history, turn.history_known) == (role, (SYSTEM, example.user("a")), True)
     assert [context[-1]["role"] for context in turn.likely] == [role, role]
-    groups = [group for _, members in turn.histories() for group in members]
-    assert {context[-1]["role"] for group in groups for context in group} == {role}
+    histories = [one for row in experiments(turn, found.environment) for one in row.histories if one]
+    assert {context[-1]["role"] for context in histories} == {role}
 
 
 @pytest.mark.parametrize(
