@@ -12,8 +12,8 @@ from tito_core.ledger import Ledger, Origin
 from tito_core.seams.close import Cut, overlap
 from tito_core.seams.prove import Proof
 from tito_core.seams.seam import Seam
-from tito_core.seams.turn_form import TurnForm
 from tito_core.seams.turn import LocatedTurn
+from tito_core.seams.turn_form import TurnForm
 
 KEEP, REPLACE = Policy(odd_stop=OddStop.KEEP), Policy(odd_stop=OddStop.REPLACE)
 PROMPT = (1, 11, 50, 7, 8, 1, 12)

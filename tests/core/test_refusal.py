@@ -19,8 +19,8 @@ from tito_core import (
     locate,
     stitch_questions,
 )
-from tito_core.seams.profile import Profile, Recipe, recognize
 from tito_core.seams.experiments import OTHER_WORDS, SAME_ID
+from tito_core.seams.profile import Profile, Recipe, recognize
 from tito_core.testing.toys import TOYS
 
 BY_NAME = {toy.name: toy for toy in TOYS}

@@ -119,5 +119,6 @@ def test_graded_messages_grow_by_one_word_more_each() -> None:
         user([part("b"), part(" more more more")]),
         user(" more more more more"),
     )
-    assert lengthened(environment, [2], graded=True)[2] == user([part("b"), part(" more more more")])
+    some = lengthened(environment, [0, 2], graded=True)
+    assert some == (user("a more"), environment[1], user([part("b"), part(" more more")]), environment[3])
     assert lengthened(environment, [2])[2] == user([part("b"), part(" more")])

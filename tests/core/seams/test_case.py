@@ -33,8 +33,8 @@ NAMED = [
     (assistant(content="hi"), "user", (False, 0, "text")),
     (assistant(content="hi", tool_calls=[]), "user", (False, 0, "text")),
     (assistant(content="hi", tool_calls=None, audio=None), "user", (False, 0, "text")),
-    (assistant(content="", reasoning="t"), "user", (True, 0, "text")),  # its stand-in has a text
-    (assistant(reasoning_content="t"), "tool", (True, 0, "text")),
+    (assistant(content="hi", reasoning="t"), "user", (True, 0, "text")),
+    (assistant(content="hi", reasoning_content="t"), "tool", (True, 0, "text")),
     (assistant(content="hi", tool_calls=[call()]), "user", (False, 1, "text")),
     (assistant(content="", tool_calls=[call()]), "user", (False, 1, "empty")),
     (assistant(content=None, tool_calls=[call()]), "tool", (False, 1, "null")),
@@ -55,6 +55,9 @@ def test_a_turn_is_of_a_kind(turn: Plain, before: str, kind: tuple[bool, int, st
 NAMELESS = {
     "after another answer": (assistant(content="hi"), "assistant"),
     "blank": (assistant(content=" \n"), "user"),
+    "silent": (assistant(content=""), "user"),
+    "silent, with reasoning": (assistant(content="", reasoning="t"), "user"),
+    "without a content, with reasoning": (assistant(reasoning_content="t"), "tool"),
     "in parts": (assistant(content=[{"type": "text", "text": "hi"}]), "user"),
     "of another type": (assistant(content=7), "user"),
     "spoken aloud": (assistant(content="hi", audio={"id": "a"}), "user"),

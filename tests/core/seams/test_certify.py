@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 
+from tests.core import example
 from tito_core import Question, Reason, TemplateRefused, TokenizeFn, answer
 from tito_core.seams.case import TurnKind
-from tito_core.seams.certify import CaseToShow, RenderCount, certify_questions
+from tito_core.seams.certify import MOST_RENDERS, CaseToShow, RenderCount, certify_questions
 from tito_core.seams.probe import kinds
 from tito_core.seams.profile import Case, Mode
 from tito_core.testing.toys import TOYS, Message, Toy
@@ -23,35 +25,34 @@ def certified(toy: Toy, kind: TurnKind, *shape: str) -> Case:
     return answer(certify_questions(kind, shape, toy.suffix, toy.stop_ids), toy)
 
 
-SHOWN = [  # mode, (renders, histories), rewritten, (place of the text, arguments as an object)
-    ("chatml", PLAIN, ("user",), Mode.FREE, (33, 16), False, (None, False)),
-    ("chatml", PLAIN, ("system", "user"), Mode.FREE, (35, 16), False, (None, False)),
-    ("chatml", CALL, ("tool",), Mode.FREE, (39, 16), False, (-1, False)),
-    ("chatml", CALLS, ("tool+",), Mode.FREE, (65, 40), False, (-1, False)),
-    ("thinking", CALLS, ("tool+", "user"), Mode.FREE, (65, 40), True, (-1, False)),
-    ("alternating", PLAIN, ("user",), Mode.FREE, (33, 8), False, (None, False)),
-    ("mapping_arguments", CALL, ("tool",), Mode.FREE, (41, 12), False, (-1, True)),
-    ("markers", CALL, ("tool",), Mode.FREE, (41, 16), False, (-1, False)),
-    ("harmony", CALLS, ("tool+",), Mode.FREE, (81, 40), False, (0, False)),
-    ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, (35, 16), True, (None, False)),
-    ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, (137, 16), False, (None, False)),
-    ("numbered_turns", CALL, ("tool",), Mode.HISTORY, (188, 16), True, (-1, False)),
+SHOWN = [  # mode, rewritten, (place of the text, arguments as an object)
+    ("chatml", PLAIN, ("user",), Mode.FREE, False, (None, False)),
+    ("chatml", PLAIN, ("system", "user"), Mode.FREE, False, (None, False)),
+    ("chatml", CALL, ("tool",), Mode.FREE, False, (-1, False)),
+    ("chatml", CALLS, ("tool+",), Mode.FREE, False, (-1, False)),
+    ("thinking", CALLS, ("tool+", "user"), Mode.FREE, True, (-1, False)),
+    ("alternating", PLAIN, ("user",), Mode.FREE, False, (None, False)),
+    ("mapping_arguments", CALL, ("tool",), Mode.FREE, False, (-1, True)),
+    ("markers", CALL, ("tool",), Mode.FREE, False, (-1, False)),
+    ("harmony", CALLS, ("tool+",), Mode.FREE, False, (0, False)),
+    ("sliding_window", PLAIN, ("system", "user"), Mode.FREE, True, (None, False)),
+    ("tool_changes_opening", PLAIN, ("user",), Mode.HISTORY, False, (None, False)),
+    ("numbered_turns", CALL, ("tool",), Mode.HISTORY, True, (-1, False)),
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "shape", "mode", "rests", "rewritten", "form"), SHOWN)
+@pytest.mark.parametrize(("name", "kind", "shape", "mode", "rewritten", "form"), SHOWN)
 def test_a_case_is_shown_in_unlike_histories(  # one row of the table
     name: str,
     kind: TurnKind,
     shape: tuple[str, ...],
     mode: Mode,
-    rests: tuple[int, int],
     rewritten: bool,
     form: tuple[int | None, bool],
 ) -> None:
     case = certified(BY_NAME[name], kind, *shape)
     assert (case.kind, case.shape, case.mode, case.reason, case.detail) == (kind, shape, mode, None, "")
-    assert (case.renders, case.histories) == rests
+    assert 1 < case.histories < case.renders <= MOST_RENDERS
     assert case.rewritten == rewritten
     assert case.recipe is not None
     assert (case.recipe.place, case.recipe.as_object, case.recipe.cut) == (*form, False)
@@ -60,32 +61,27 @@ def test_a_case_is_shown_in_unlike_histories(  # one row of the table
 LOST = "the template loses, repeats or merges the turn's text"
 WORDS = "the tail depends on what the turn says"
 NO_TRACE = "a system message leaves no trace after the turn"
-TWO_WAYS = "the tail is not found in one way"
+TWICE = "a assistant message is not written once after the turn"
 REFUSED = [
-    ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWO_WAYS, 212),
-    ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("empty", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST, 16),
-    ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("repeats_answer", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST, 4),
-    ("repeats_arguments", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS, 26),
-    ("alternating", CALL, ("tool",), Reason.TEMPLATE_REFUSED, "roles must alternate: found tool for user", 4),
-    (
-        "harmony",
-        PLAIN,
-        ("system", "user"),
-        Reason.SWALLOWED,
-        "a system message leaves no trace after the turn",
-        5,
-    ),
+    ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWICE),
+    ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST),
+    ("empty", CALL, ("tool",), Reason.UNPROVEN_TAIL, LOST),
+    ("nonce", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST),
+    ("repeats_answer", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST),
+    ("repeats_arguments", CALL, ("tool",), Reason.UNPROVEN_TAIL, WORDS),
+    ("alternating", CALL, ("tool",), Reason.TEMPLATE_REFUSED, "roles must alternate: found tool for user"),
+    ("harmony", PLAIN, ("system", "user"), Reason.SWALLOWED, NO_TRACE),
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "shape", "reason", "detail", "renders"), REFUSED)
-def test_an_unproven_case_is_refused_with_its_reason(  # one row of the table
-    name: str, kind: TurnKind, shape: tuple[str, ...], reason: Reason, detail: str, renders: int
+@pytest.mark.parametrize(("name", "kind", "shape", "reason", "detail"), REFUSED)
+def test_an_unproven_case_is_refused_with_its_reason(
+    name: str, kind: TurnKind, shape: tuple[str, ...], reason: Reason, detail: str
 ) -> None:
-    refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail, renders=renders)
-    assert certified(BY_NAME[name], kind, *shape) == refused
+    case = certified(BY_NAME[name], kind, *shape)
+    assert 0 < case.renders <= MOST_RENDERS
+    refused = Case(kind=kind, shape=shape, mode=Mode.REFUSED, reason=reason, detail=detail)
+    assert attrs.evolve(case, renders=0) == refused
 
 
 def test_calls_of_one_name_are_shown_and_calls_of_two() -> None:
@@ -108,19 +104,38 @@ def at_most(count: int) -> TokenizeFn:
     return tokenize
 
 
-@pytest.mark.parametrize(("kind", "detail"), [(PLAIN, "too few histories are taken"), (CALL, WORDS)])
-def test_a_case_that_only_one_history_takes_is_refused(kind: TurnKind, detail: str) -> None:
+@pytest.mark.parametrize(("kind", "shape"), [(PLAIN, "user"), (CALL, "tool")])
+@pytest.mark.parametrize(
+    ("most", "reason", "detail"),
+    [
+        (3, Reason.TEMPLATE_REFUSED, "3 messages at most"),
+        (4, Reason.UNPROVEN_TAIL, "too few histories are taken"),
+        (5, None, ""),
+    ],
+)
+def test_a_case_is_certified_if_the_template_takes_more_than_one_history(
+    kind: TurnKind, shape: str, most: int, reason: Reason | None, detail: str
+) -> None:
     """What holds in one history alone was not shown to hold in others."""
-    toy, shape = BY_NAME["chatml"], "tool" if kind is CALL else "user"
-    case = answer(certify_questions(kind, (shape,), toy.suffix, toy.stop_ids), at_most(3))
-    assert (case.mode, case.reason, case.recipe) == (Mode.REFUSED, Reason.UNPROVEN_TAIL, None)
-    assert case.detail == detail
-
-
-def test_a_case_that_only_short_histories_take_is_asked_with_its_own() -> None:
     toy = BY_NAME["chatml"]
-    case = answer(certify_questions(PLAIN, ("user",), toy.suffix, toy.stop_ids), at_most(4))
-    assert case.mode is Mode.HISTORY
+    case = answer(certify_questions(kind, (shape,), toy.suffix, toy.stop_ids), at_most(most))
+    assert (case.reason, case.detail) == (reason, detail)
+    assert case.mode is (Mode.REFUSED if reason else Mode.FREE)
+
+
+def measuring(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """End a user's text with an id for its length: then each of several messages is asked about alone."""
+    ids: list[int] = []
+    for message in messages:
+        own = example.tokenize([message], add_generation_prompt=False)
+        ids += [*own[:-2], 500 + len(own), own[-1]] if message["role"] == "user" else own
+    return ids + [example.OPEN, example.ROLES["assistant"]] * add_generation_prompt
+
+
+def test_a_certificate_that_takes_too_many_renders_is_refused() -> None:
+    case = answer(certify_questions(PLAIN, ("user", "system") * 40, (example.CLOSE,)), measuring)
+    assert (case.mode, case.reason) == (Mode.REFUSED, Reason.UNPROVEN_TAIL)
+    assert case.detail == f"more than {MOST_RENDERS} renders"
 
 
 def test_the_usual_cases() -> None:

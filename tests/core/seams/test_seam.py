@@ -14,6 +14,7 @@ from tito_core.seams.seam import (
     LONGER_TOO,
     SHORT,
     Seam,
+    Unlocated,
     after,
     common_prefix,
     find_seam,
@@ -209,20 +210,33 @@ def test_a_close_that_goes_on_as_the_longer_text_does_takes_one_more_question(
 ) -> None:
     asked, counting = counted(spaced(close))
     seam = answer(seam_questions(lambda text: [example.assistant(text)]), counting)
-    assert seam is not None
+    assert isinstance(seam, Seam)
     assert CHARACTERS.decode(seam.tail) == f"{close}<o>assistant:"
     assert asked == texts
 
 
 def test_a_text_that_is_lost_is_asked_about_twice() -> None:
     asked, counting = counted(lambda *_, **__: [1, 2, 3])
-    assert answer(seam_questions(lambda text: [example.assistant(text)]), counting) is None
+    assert answer(seam_questions(lambda text: [example.assistant(text)]), counting) is Unlocated.UNWRITTEN
     assert asked == [SHORT, LONGER]
+
+
+def test_a_text_that_is_written_twice_or_measured_is_not_located() -> None:
+    def twice(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        return spaced("<c>")([*messages, *messages], add_generation_prompt=add_generation_prompt)
+
+    def measured(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids = spaced("<c>")(messages, add_generation_prompt=add_generation_prompt)
+        return [len(messages[0]["content"]), *ids]
+
+    for tokenize in (twice, measured):
+        found = answer(seam_questions(lambda text: [example.assistant(text)]), tokenize)
+        assert found is Unlocated.UNCLEAR
 
 
 def test_a_seam_without_what_makes_the_model_speak_is_asked_for_as_such() -> None:
     seam = answer(seam_questions(lambda text: [example.assistant(text)], speaking=False), spaced("<c>"))
-    assert seam is not None
+    assert isinstance(seam, Seam)
     assert CHARACTERS.decode(seam.tail) == "<c>"
     first = next(seam_questions(lambda text: [example.assistant(text)], since=SHORT))
     assert (first.since, first.add_generation_prompt) == (SHORT, True)

@@ -159,63 +159,27 @@ def reversing(messages: Sequence[Message], *, add_generation_prompt: bool) -> li
     return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
 
 
-def quoting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a user's message once more in front of the next message."""
-    ids: list[int] = []
-    before = ""
-    for message in messages:
-        ids += [*example.text(before), *example.tokenize([message], add_generation_prompt=False)]
-        before = message["content"] if message["role"] == "user" else ""
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
 def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write in front of a user's message how long it is."""
+    """Write after the text of a user's message how long it is."""
     ids: list[int] = []
     for message in messages:
-        ids += [500 + len(message["content"])] if message["role"] == "user" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
+        own = example.tokenize([message], add_generation_prompt=False)
+        ids += [*own[:-1], 500 + len(message["content"]), own[-1]] if message["role"] == "user" else own
     return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
 
 
-@pytest.mark.parametrize("tokenize", [reversing, quoting])
-def test_messages_that_a_template_mixes_cannot_be_told_apart(tokenize: Any) -> None:
+def test_messages_that_a_template_mixes_cannot_be_told_apart() -> None:
     """A single one can."""
-    assert spans([example.user("ab"), example.user("c")], tokenize) == APART
-    assert spans([example.user("ab")], tokenize) == (MessageSpan(1, 6, 3, 5),)
+    assert spans([example.user("ab"), example.user("c")], reversing) == APART
+    assert spans([example.user("ab")], reversing) == (MessageSpan(1, 6, 3, 5),)
 
 
 def test_what_a_template_derives_from_a_content_counts_as_content() -> None:
     """It changes with the content, as a merged id does."""
     assert spans([example.user("ab"), example.user("c")], counting) == (
-        MessageSpan(1, 7, 1, 6),
-        MessageSpan(7, 12, 7, 11),
+        MessageSpan(1, 7, 3, 6),
+        MessageSpan(7, 12, 9, 11),
     )
-
-
-def doubling(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a user's message twice, with something between."""
-    twice = [
-        {**m, "content": f"{m['content']}-{m['content']}"} if m["role"] == "user" else m for m in messages
-    ]
-    return example.tokenize(twice, add_generation_prompt=add_generation_prompt)
-
-
-def test_a_content_that_is_written_twice_in_its_message_is_one_with_what_stands_between() -> None:
-    assert spans([example.user("ab")], doubling) == (MessageSpan(1, 9, 3, 8),)
-
-
-def summing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write at the end how long all user messages after the last turn are together."""
-    ids = example.tokenize(messages, add_generation_prompt=False)
-    roles = [message["role"] for message in messages]
-    new = messages[len(roles) - roles[::-1].index("assistant") :]
-    speaks = [500 + sum(len(message["content"]) for message in new), example.OPEN, example.ROLES["assistant"]]
-    return [*ids, *speaks] if add_generation_prompt else ids
-
-
-def test_what_depends_on_several_messages_cannot_be_told_apart() -> None:
-    assert spans([example.user("abc"), example.user("c")], summing) == APART
 
 
 def picky(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
