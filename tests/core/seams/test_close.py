@@ -27,7 +27,7 @@ from tito_core import (
     try_stitch,
 )
 from tito_core.bridge import Known
-from tito_core.seams.close import Cut
+from tito_core.seams.close import Cut, rest_of_close
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 from tito_core.seams.prove import Proof
@@ -294,6 +294,7 @@ ENDS_INSIDE = Closing("</a><E>", WHOLE)
         ("At nine.", "At nine.</a>", "At nine.</a><E>"),
         ("At nine.</a>", "At nine.</a>", "At nine.</a></a><E>"),  # the last id is text
         ("At nine.</a>", "At nine.</a></a>", "At nine.</a></a><E>"),
+        ("At nine.</a></a>", "At nine.</a></a>", "At nine.</a></a></a><E>"),
     ],
 )
 def test_the_message_of_a_cut_turn_shows_how_much_of_its_close_it_sampled(
@@ -301,6 +302,12 @@ def test_the_message_of_a_cut_turn_shows_how_much_of_its_close_it_sampled(
 ) -> None:
     found = continued(ENDS_INSIDE, example.assistant(content), said, QUESTION, policy, truncated=True)
     assert found == {f"{right}[user]\nWhen?\n[assistant]\n"}
+
+
+@pytest.mark.parametrize("said", ["At nine.", "At nine.</a>", "At nine.</a></a>"])
+def test_a_close_that_begins_with_one_id_twice_is_written_once(said: str) -> None:
+    found = continued(Closing("</a></a><E>", WHOLE), SAID, said, QUESTION, Policy(), truncated=True)
+    assert found == {"At nine.</a></a><E>[user]\nWhen?\n[assistant]\n"}
 
 
 @pytest.mark.parametrize("truncated", [True, None])
@@ -318,3 +325,23 @@ def test_without_its_message_a_turn_that_may_end_inside_of_its_close_is_refused(
     whole = bridge.extend([*prompt, *template.encode("At nine.</a><E>")], [QUESTION])
     assert isinstance(whole, Extension)
     assert text_of(whole.added) == "[user]\nWhen?\n[assistant]\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "end", "tail", "cut", "rest"),
+    [
+        ((2, 3), [50], (2, 3, 1), Cut(0, 2), (2, 3)),
+        ((2, 3), [50, 2], (2, 3, 1), Cut(0, 2, sampled=1), (3,)),
+        ((7, 2), [50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2)),  # 67 is the call's 6 and the close's 7
+        ((7, 2), [50, 5, 67], (30, 5, 67, 2, 1), Cut(3, 1), (2,)),
+        ((7, 2), [50], (30, 5, 67, 2, 1), Cut(3, 1), None),  # it broke off in the call
+        ((7, 8, 2), [50, 5, 6], (30, 5, 67, 8, 2, 1), Cut(4, 1), (7, 8, 2)),
+        ((7, 8, 2), [50, 5, 6], (30, 5, 67, 9, 2, 1), Cut(4, 1), None),  # another id in place of the 8
+        ((7, 2), [50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1, whole=True), (2,)),
+        ((7, 2), [50, 5, 6], (2, 1), Cut(0, 1), None),
+    ],
+)
+def test_the_rest_of_a_close_whose_first_id_a_call_may_share(
+    suffix: tuple[int, ...], end: list[int], tail: tuple[int, ...], cut: Cut, rest: tuple[int, ...] | None
+) -> None:
+    assert rest_of_close(end, tail, cut, suffix) == rest
