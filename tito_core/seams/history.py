@@ -51,8 +51,8 @@ class Style:
     """How a history is written: as much as templates disagree on.
 
     Attributes:
-        other: Whether its last messages are written in the other of two ways: calls without reasoning, as some
-            templates take none beside calls; no question before a system text that ends it.
+        other: Whether its last messages are written in the other of two ways: calls without reasoning, as
+            some templates take none beside calls; no question before a system text that ends it.
         looped: Whether a tool loop stands before its last question.
         system: Whether it begins with a system text.
         as_object: Whether arguments of calls are an object, else their JSON.

@@ -61,7 +61,7 @@ def test_a_case_is_shown_in_unlike_histories(  # one row of the table
 LOST = "the template loses, repeats or merges the turn's text"
 WORDS = "the tail depends on what the turn says"
 NO_TRACE = "a system message leaves no trace after the turn"
-TWICE = "a assistant message is not written once after the turn"
+TWICE = "a new assistant message is not written once after the turn"
 REFUSED = [
     ("repeats_answer", PLAIN, ("assistant", "user"), Reason.UNPROVEN_TAIL, TWICE),
     ("empty", PLAIN, ("user",), Reason.UNPROVEN_TAIL, LOST),

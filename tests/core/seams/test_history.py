@@ -12,10 +12,10 @@ from tito_core.message import texts_in
 from tito_core.seams.history import (
     ANSWER,
     CALL_ID,
-    MANNERS,
     NO_KEY,
     OFF,
     ON,
+    STYLES,
     SWITCHED,
     SYSTEM,
     UNLIKELY,
@@ -40,7 +40,7 @@ def roles(context: Sequence[Plain]) -> str:
 
 
 def written(past: Past) -> list[Context]:
-    """Return a history in every manner that differs from the earlier ones."""
+    """Return a history in every style that differs from the earlier ones."""
     return [history for history in past.histories if history is not None]
 
 
@@ -72,7 +72,7 @@ def test_a_history_ends_with_the_role_that_the_real_one_ends_with(role: str) -> 
 def test_a_history_is_written_in_each_manner_once(role: str) -> None:
     past = Past(role=role)
     histories = written(past)
-    assert len(past.histories) == len(MANNERS) == len(set(MANNERS))
+    assert len(past.histories) == len(STYLES) == len(set(STYLES))
     assert all(one not in histories[:place] for place, one in enumerate(histories))
     assert {context[0]["role"] for context in histories} >= {"system", "user"}
     assert {bool(called(context)) for context in written(Past())} == {True, False}

@@ -15,6 +15,7 @@ from tito_core import (
     Refusal,
     TemplateRefused,
     answer,
+    stitch_questions,
 )
 from tito_core.bridge import ANYWHERE
 from tito_core.seams.close import Cut
@@ -123,7 +124,7 @@ def test_a_message_that_another_is_written_in_place_of_is_named() -> None:
         return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
 
     environment = [example.user("a"), example.user("again"), {"role": "system", "content": "c"}]
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "a user message is not written once after the turn")
+    refusal = Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
     assert proved(turn((example.CLOSE,)), environment[1:], tokenize) == refusal
     assert proved(turn((example.CLOSE,)), environment, tokenize) == refusal
 
@@ -238,7 +239,7 @@ def summing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list
 @pytest.mark.parametrize("tokenize", [quoting, doubling, summing])
 def test_a_message_that_is_not_written_once_is_refused(tokenize: Any) -> None:
     environment = [example.user("ab"), example.user("c")]
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "a user message is not written once after the turn")
+    refusal = Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
     assert proved(turn((example.CLOSE,)), environment, tokenize) == refusal
 
 
@@ -682,3 +683,24 @@ def test_an_empty_result_that_the_template_leaves_out_is_called_dropped() -> Non
     said = [{**RESULT, "content": [part("7")]}, example.user("more")]
     lost = proved(turn((example.CLOSE,), message=CALLING), said, writes_strings)
     assert lost == Refusal(Reason.SWALLOWED, "a tool message leaves no trace after the turn")
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_switch_in_an_earlier_question_is_seen_before_a_system_text(role: str) -> None:
+    """The question before that text is the last one, and says nothing of it."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        known = [{**one, "role": "system"} if one["role"] == role else one for one in messages]
+        ids = example.tokenize(known, add_generation_prompt=add_generation_prompt)
+        off = any("/no_think" in str(one.get("content")) for one in messages if one["role"] == "user")
+        return [*ids, 60] if off and add_generation_prompt else ids
+
+    past = [
+        example.user("hi /no_think"),
+        example.assistant("b"),
+        example.user("c"),
+        {"role": role, "content": "Be kind."},
+    ]
+    step = example.step(past, "hello", prompt_ids=tokenize(past, add_generation_prompt=True))
+    asked = stitch_questions([step], [*step.messages, example.user("more")], (example.CLOSE,))
+    assert isinstance(answer(asked, tokenize), Refusal)

@@ -222,7 +222,7 @@ def test_a_message_that_is_written_in_place_of_another_leaves_no_trace_of_that_o
     profile = Profile(suffix=SUFFIX, cases=(case("user+"),))
     found = answer(continue_questions(located, SUFFIX, profile=profile), repeating)
     assert found == answer(continue_questions(located, SUFFIX), repeating)
-    assert found == Refusal(Reason.UNPROVEN_TAIL, "a user message is not written once after the turn")
+    assert found == Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
 
 
 def merging(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
