@@ -125,28 +125,30 @@ def _closing(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy:
         return UNCLEAR if close is None else Closing(close, tail[closed:])
     if not written and not sampled.stops:
         written = proof.cut.sampled
-    return Closing(*_halves(tail, written, closed)) if written else _odd(sampled, proof, policy.odd_stop)
+    if written:
+        return Closing(tail[written : max(closed, written)], tail[max(closed, written) :])
+    return _odd(sampled, proof, suffix, policy.odd_stop)
 
 
-def _halves(tail: tuple[int, ...], written: int, closed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what of a tail is still to be written: the rest of its close, and what stands after that."""
-    return tail[written : max(closed, written)], tail[max(closed, written) :]
-
-
-def _odd(sampled: SampledIds, proof: Proof, choice: OddStop) -> Closing | Refusal:
+def _odd(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], choice: OddStop) -> Closing | Refusal:
     """Return what a policy makes of an odd stop. REPLACE must not remove an id of a text or call."""
     tail, closed, turn = proof.ids, proof.cut.closed, sampled.turn
     call = proof.located.seam.tail[: proof.cut.place]
     known = sampled.stop in sampled.stops if sampled.stops else sampled.stop not in call
-    # Where no stops are known: one up to which the template writes what the turn ends with is no odd one.
-    doubtful = not sampled.stops and attrs.evolve(sampled, stops=turn[-1:]).overlap(tail, closed)
+    # One up to which the template writes what the turn ends with is no odd one, known or not.
+    stops = sampled.stops or turn[-1:]
+    doubtful = overlap(turn, tail, closed, stops) or sampled.stop in tail[: closed + 1]
     if doubtful or not turn or choice is OddStop.REFUSE or not (known or choice is OddStop.KEEP):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
+    close = rest_of_close(turn[:-1], proof.located.seam.tail, proof.cut, suffix)
     if choice is OddStop.KEEP:
-        return Closing(*_halves(tail, 0, closed), kept=sampled.stop)
+        return UNCLEAR if close is None else Closing(close, tail[closed:], kept=sampled.stop)
     # Without the stop the turn may end with a part of the close, which must not be written twice.
     written = attrs.evolve(sampled, turn=turn[:-1]).overlap(tail, closed)
-    return Closing(*_halves(tail, written, closed), replaced=sampled.stop)
+    close = tail[written : max(closed, written)] if written else close
+    if close is None:
+        return UNCLEAR
+    return Closing(close, tail[max(closed, written) :], replaced=sampled.stop)
 
 
 def _appended(sampled: SampledIds, proof: Proof, closing: Closing) -> NextPrompt | Refusal:

@@ -39,12 +39,14 @@ class Cut:
         closed: How many ids from there on close the turn.
         sampled: How many of those the turn is shown to have sampled, where its last id does not say it.
         whole: Whether they are all that closes the turn, although the suffix ends with them and has more.
+        merged: Whether what the suffix has more is one id with the end of the call.
     """
 
     place: int
     closed: int
     sampled: int = 0
     whole: bool = False
+    merged: bool = False
 
 
 def cut_questions(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -112,25 +114,37 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
         return SPELLED
     always = yield from _always_written(located)
     tail = located.seam.tail if always is None else always  # where no other role may follow
-    alone: tuple[int, ...] = ()
-    for speaking in (True, False):  # before a generation prompt some templates leave the last call out
-        silent = yield from _alone(located, speaking=speaking)
-        alone = alone or silent or ()
-        shared = tail[: common_prefix(tail, alone)]
-        stop = _first(turn.stops, shared)
-        if stop is not None and shared[stop] not in turn.suffix:  # as gpt-oss's `<|call|>`, for calls alone
-            silent = yield from _alone(located, speaking=False)
-            return Cut(stop, max(common_prefix(shared, silent or ()) - stop, 1))
-        if stop is not None:
-            return _close_with(stop, shared, turn.suffix)
+    silent = yield from _alone(located, speaking=False)
+    shared = tail[: common_prefix(tail, silent or ())]
+    if _first(turn.stops, shared) is not None or silent == shared:
+        return _with_nothing_after(shared, located.seam.tail, turn)
+    # The template closes the last turn otherwise, or writes no calls in it. It may do as the model is to speak.
+    speaking = yield from _alone(located, speaking=True)
+    alone = speaking or silent or ()
+    shared = tail[: common_prefix(tail, alone)]
+    end = len(tail) + 1 if silent is None else common_prefix(alone, silent)
+    if _first(turn.stops, shared) is not None or end <= len(shared):
+        return _with_nothing_after(shared, located.seam.tail, turn, min(end, len(shared)))
+    # It is written otherwise once something follows: Apriel adds the call's id, Olmo has another stop.
+    return _only_stop(always or (), len(shared), turn) or UNSHOWN
+
+
+def _with_nothing_after(
+    shared: tuple[int, ...], tail: tuple[int, ...], turn: SampledTurn, end: int | None = None
+) -> int | Cut | Refusal:
+    """Return where a call ends of which the `shared` ids are written with nothing after it, too.
+
+    At their `end` the turn is over; with a generation prompt its opener may be shared, too.
+    """
+    stop = _first(turn.stops, shared)
+    if stop is not None and shared[stop] in turn.suffix:
+        return _close_with(stop, shared, turn.suffix)
+    if stop is not None:  # it closes calls alone, as gpt-oss's `<|call|>`
+        return Cut(stop, max(len(shared[:end]) - stop, 1))
     found = list(places(turn.suffix, shared)) if turn.stop in turn.suffix and not turn.stops else []
     if len(found) == 1:  # the only suffix holds what the turn ended with
         return found[0]
-    end = len(tail) + 1 if silent is None else common_prefix(alone, silent)
-    if end <= len(shared):
-        return _last_close(shared[:end], located.seam.tail[end:], turn)
-    # It is written otherwise once something follows: Apriel adds the call's id, Olmo has another stop.
-    return _only_stop(always or (), len(shared), turn) or UNSHOWN
+    return _last_close(shared[:end], tail[len(shared[:end]) :], turn)
 
 
 def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> int | Cut:
@@ -142,21 +156,22 @@ def _close_with(stop: int, always: tuple[int, ...], suffix: tuple[int, ...]) -> 
     return begin if whole else Cut(stop, len(suffix) - len(before))
 
 
-def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTurn) -> int | Cut:
+def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTurn) -> int | Cut | Refusal:
     """Return where the close begins that ends what is `always` written; its end without one.
 
     `rest` is the tail after it. No known stop stands there. Where none is known, that which the turn ended
-    with may be the close.
+    with may be the close, or open the next message. Else text that closes calls alone cannot be shown.
     """
     suffix, later = turn.suffix, turn.suffix[1:]
     if later and always[-len(later) :] == later and always[-len(suffix) :] != suffix:
-        return Cut(len(always) - len(later), len(later))  # its first id is one with the end of the call
+        return Cut(len(always) - len(later), len(later))  # its first id may be one with the end of the call
     sizes = range(min(len(suffix), len(always)), 0, -1)
     size = next((size for size in sizes if always[-size:] == suffix[:size]), 0)
-    closes = always[-1:] == (turn.stop,) and always.count(turn.stop) == 1 and not turn.stops
-    if closes and not size and (not suffix or rest[: len(suffix)] != suffix):
+    if size or turn.stops or (suffix and rest[: len(suffix)] == suffix):
+        return len(always) - size
+    if always[-1:] == (turn.stop,) and always.count(turn.stop) == 1:
         return Cut(len(always) - 1, 1)
-    return len(always) - size
+    return len(always) if rest[:1] == (turn.stop,) and turn.stop not in always else UNSHOWN
 
 
 def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | None:
@@ -268,23 +283,30 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     return 0
 
 
-CALL_ENDS = (">", "}", "]", ")")
-"""What calls end with in any syntax."""
+CALL_ENDS = "".join(map(chr, range(33, 127)))
+"""What a call may end with."""
 
 
-def whole_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[bool]:
-    """Ask whether a close that is shorter than the suffix is whole: tokenizers merge nothing with the suffix.
+def whole_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[Cut]:
+    """Ask whether a close that is shorter than the suffix is whole, or one id with the end of the call.
 
-    Cohere's templates close a call with another id than a text, in the place of the suffix's first.
+    After a text that ends with each of many characters the template writes the suffix. Where a merge makes the
+    id that stands before the rest of it here, its first id is in that one. Where nothing merges, a close that
+    begins with a known stop is whole: Cohere's templates have another id in the place of the suffix's first.
     """
-    if cut.whole or rest_of_close(turn.end, located.seam.tail, cut, turn.suffix) is not None:
-        return cut.whole
+    tail, missing = located.seam.tail, len(turn.suffix) - cut.closed
+    if missing < 1 or not cut.closed or tail[cut.place :][: cut.closed] != turn.suffix[missing:]:
+        return cut
     texts = ({"role": "assistant", "content": f"{SHORT}{end}"} for end in CALL_ENDS)
     try:
         ids = yield from ask([*chain.from_iterable((USER, text) for text in texts), USER])
     except TemplateRefused:
-        return False
-    return len(list(places(turn.suffix, ids))) >= len(CALL_ENDS)
+        return cut
+    hidden = tail[max(cut.place - missing, 0) : cut.place + cut.closed]
+    if hidden[1:] == turn.suffix[1:] and any(True for _ in places(hidden, ids)):
+        return attrs.evolve(cut, merged=True)
+    apart = len(list(places(turn.suffix, ids))) >= len(CALL_ENDS)
+    return attrs.evolve(cut, whole=apart and tail[cut.place] in turn.stops)
 
 
 END = 16
@@ -294,29 +316,26 @@ END = 16
 def rest_of_close(
     end: Sequence[int], tail: tuple[int, ...], cut: Cut, suffix: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Return the rest of the close of a turn that was cut short; None if the tail does not show it.
+    """Return the rest of the close of a turn that did not sample its end; None if the tail does not show it.
 
     A close that begins with text may be one id with the end of a call: Apriel's and Laguna's begin with a
     line break. Then the suffix is written whole after a turn that sampled all of the call. `end` are the last
     ids so far, `tail` is what stands after the text of the turn, whose first id may be one with that text.
 
-    >>> rest_of_close([50], (2, 3, 1), Cut(0, 2), (2, 3))
-    (2, 3)
-    >>> rest_of_close([50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2))
+    >>> cut = Cut(3, 1, merged=True)
+    >>> rest_of_close([50, 5, 6], (30, 5, 67, 2, 1), cut, (7, 2))
     (7, 2)
-    >>> rest_of_close([50], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2)) is None     # it broke off in the call
+    >>> rest_of_close([50], (30, 5, 67, 2, 1), cut, (7, 2)) is None     # it broke off in the call
     True
     """
     close = tail[cut.place : cut.place + cut.closed]
-    begin = len(suffix) - len(close)
-    if begin <= 0 or not close or suffix[begin:] != close or cut.whole:
+    missing = len(suffix) - len(close)
+    if missing <= 0 or not close or suffix[missing:] != close or cut.whole:
         return close[cut.sampled :]
-    shown = cut.place - begin + 1
-    if shown < 1 or tail[shown : cut.place] != suffix[1:begin]:
-        return None
-    if _ends(end, tail[1:shown]):
+    shown = cut.place - missing + 1
+    if cut.merged and _ends(end, tail[1:shown]):
         return suffix[1:]
-    return suffix if _ends(end[:-1], tail[1 : shown - 1]) else None
+    return suffix if cut.merged and _ends(end[:-1], tail[1 : shown - 1]) else None
 
 
 def _ends(ids: Sequence[int], end: Sequence[int]) -> bool:

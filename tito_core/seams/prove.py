@@ -209,7 +209,7 @@ def _depends_on_content(turn: SampledTurn, proof: Proof) -> Questions[str | None
     closed in another way, as in Inkling's template: then the stand-in text shows nothing.
     """
     located, form = proof.located, proof.located.form
-    if calls_of(form.turn):
+    if calls_of(form.turn) and form.place is not None:
         *_, other = located.ways(located.context)
         ids = () if form.turn.get("content") is not None else (yield from _taken(located, other))
         return "a call has an empty content in place of none" if ids and not proof.ends(ids) else None

@@ -86,7 +86,9 @@ def _with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Re
     sampled = yield from sampled_close_questions(turn, proof.located, proof.cut)
     if isinstance(sampled, Refusal):
         return sampled
-    may_be_cut = turn.stop not in turn.stops and not sampled
-    whole = may_be_cut and (yield from whole_close_questions(turn, proof.located, proof.cut))
-    cut = attrs.evolve(proof.cut, sampled=sampled, whole=whole) if sampled or whole else proof.cut
+    if sampled:
+        return attrs.evolve(proof, cut=attrs.evolve(proof.cut, sampled=sampled))
+    if turn.stop in turn.stops:
+        return proof
+    cut = yield from whole_close_questions(turn, proof.located, proof.cut)
     return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
