@@ -12,6 +12,7 @@ from tito_core import (
     Bridge,
     Extension,
     Message,
+    Reason,
     Refusal,
     Step,
     TemplateRefused,
@@ -78,6 +79,7 @@ LATER = written(lambda _, last: "" if last else "\n<e>\n", plain)
 EITHER = written(lambda _, last: "<e>" if last else "\n<e>\n", plain)
 OPENED = written(lambda _, last: "\n", plain)  # noqa: ARG005  # the next role's marker is the stop
 TWICE = written(lambda m, _: "<e><think><e>" if m.get("tool_calls") else "<e>", called)
+BROKEN = written(lambda _, __: "\n<e>", called)
 CASES: dict[str, tuple[Write, list[Plain], Plain, list[Plain], str]] = {
     "a stop only before more": (LATER, [HELLO], SAID, [MORE], "<e>"),
     "a stop only before more, after a thought": (thinking, [HELLO], SAID, [MORE], "<e>"),
@@ -87,12 +89,13 @@ CASES: dict[str, tuple[Write, list[Plain], Plain, list[Plain], str]] = {
     "the next marker after a line break": (OPENED, [HELLO], SAID, [MORE], "<u>"),
     "two stops after a call": (TWICE, [HELLO], CALLING, [result("7")], "<e>"),
     "two stops after two calls": (TWICE, [HELLO], TWO, [result("7"), result("8", "c2")], "<e>"),
+    "text before the stop of a call": (BROKEN, [HELLO], CALLING, [result("7")], "<e>"),
     "a system text before the turn": (alternating, [HELLO, SAID, HELLO, ASIDE], SAID, [MORE], "<e>"),
 }
 
 
 def text_of(write: Write, turn: Plain) -> str:
-    return called(turn) if write is TWICE else plain(turn)
+    return called(turn) if write in (TWICE, BROKEN) else plain(turn)
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -132,6 +135,78 @@ def test_a_call_is_continued_after_the_only_stop_that_always_follows_it(
     assert isinstance(found, Extension), found
     rest = f"{write([HELLO, turn, *new])}<a>".split(called(turn))[1]
     assert found.added == tuple(encode(rest.partition("<e>")[2]))
+
+
+def told_later(messages: Sequence[Message]) -> str:
+    """Write the ids of calls, and another close, once something follows."""
+    text = ""
+    for place, message in enumerate(messages):
+        later = place < len(messages) - 1
+        ids = "".join(call["id"] for call in message.get("tool_calls") or ()) if later else ""
+        text += f"{OPENERS[message['role']]}{called(message)}{ids}{'' if later else chr(10)}\n<e>"
+    return text
+
+
+@pytest.mark.parametrize("call_id", ["c1", "<e>"])
+def test_an_id_that_spells_the_stop_closes_no_call(call_id: str) -> None:
+    """The template writes it once something follows, before the close."""
+    turn = {**CALLING, "tool_calls": [{**CALLING["tool_calls"][0], "id": call_id}]}
+    tokenize, stop = tokenizer(told_later), encode("<e>")
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]\n\n<e>")]
+    found = Bridge(tokenize, stop).extend(ids, [result("7", call_id)], turn=turn, history=[HELLO])
+    if call_id == "c1":
+        assert isinstance(found, Extension), found
+    assert isinstance(found, Refusal) or found.added == tuple(encode("<t>7\n\n<e><a>"))
+
+
+@pytest.mark.parametrize(("write", "rest"), [(CALLED_LATER, "\n<e>\n"), (told_later, "c1\n<e>")])
+def test_a_call_that_was_cut_is_not_closed_with_a_part_of_what_the_template_writes(
+    write: Write, rest: str
+) -> None:
+    """Text and the only stop follow it, once something follows."""
+    tokenize, stop = tokenizer(write), encode("<e>")
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
+    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=True)
+    assert isinstance(found, Refusal) or found.added[: len(encode(rest))] == tuple(encode(rest))
+
+
+UNCLOSED = written(lambda _, __: "", called)
+
+
+@pytest.mark.parametrize("truncated", [True, None])
+def test_the_end_of_a_call_is_no_stop_where_stops_are_known(*, truncated: bool | None) -> None:
+    """The next role's marker is the stop, and nothing else closes a turn."""
+    tokenize, stops = tokenizer(UNCLOSED), encode("<u><t>")
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
+    bridge = Bridge(tokenize, stops)
+    found = bridge.extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=truncated)
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(encode("<t>7<a>"))
+
+
+CALLS_LATER = written(lambda m, last: "" if last and m.get("tool_calls") else "<e>", called)
+
+
+def test_the_end_of_a_call_is_not_its_close_where_the_suffix_follows() -> None:
+    """No stops are known, and the template closes a call only once something follows."""
+    tokenize = tokenizer(CALLS_LATER)
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
+    found = Bridge(tokenize).extend(ids, [result("7")], turn=CALLING, history=[HELLO])
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.ODD_STOP
+
+
+LINES = written(lambda _, __: "\n", lambda m: f"{called(m)}\n)" if m.get("tool_calls") else plain(m))
+
+
+@pytest.mark.parametrize("known", [{}, {"turn": CALLING, "history": [HELLO]}])
+def test_a_close_that_stands_in_a_call_does_not_end_it(known: dict[str, Any]) -> None:
+    """No stops are known, and calls have a line break, as their close is."""
+    tokenize = tokenizer(LINES)
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]\n)\n")]
+    found = Bridge(tokenize).extend(ids, [result("7")], **known)
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(encode("<t>7\n<a>"))
 
 
 def skips_last_call(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -242,3 +317,43 @@ def test_the_stop_of_a_result_is_not_taken_for_that_of_the_call(
     assert isinstance(found, Refusal) or found.ids[-len(right) :] == right
     stitched = stitch([step], [HELLO, CALLING, result("7")], suffix_ids(tokenize), tokenize)
     assert stitched is None or stitched[-len(right) :] == right
+
+
+def leaves_out(messages: Sequence[Message]) -> str:
+    """Leave out a turn that says nothing."""
+    return "".join(f"{OPENERS[m['role']]}{called(m)}<e>" for m in messages if called(m).strip())
+
+
+CLOSES_SILENCE = written(lambda m, _: "<e>" if called(m).strip() else "<end>", called)
+ALIKE = written(lambda _, __: "<e>", called)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("content", ["", None, " "])
+@pytest.mark.parametrize(("write", "answered"), [(leaves_out, False), (CLOSES_SILENCE, False), (ALIKE, True)])
+def test_a_turn_that_says_nothing_is_followed_by_what_the_template_writes_after_it(
+    write: Write, content: str | None, *, answered: bool, known: bool
+) -> None:
+    """Another text in its place does not show it."""
+    tokenize, stop = tokenizer(write), encode("<e>")
+    turn = {"role": "assistant", "content": content}
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(content or ""), *stop]
+    found = Bridge(tokenize, stop if known else ()).extend(ids, [MORE], turn=turn, history=[HELLO])
+    assert isinstance(found, Extension) == answered, found
+    assert isinstance(found, Refusal) or found.added == tuple(encode("<u>more<e><a>"))
+
+
+def rejects_null_later(messages: Sequence[Message]) -> str:
+    """Fail at a call whose content is null, once there was another answer."""
+    answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    if any(messages[i].get("content", "") is None for i in answers[1:]):
+        raise TemplateRefused("a null is no text")
+    return ALIKE(messages)
+
+
+def test_a_call_without_a_content_is_also_asked_about_with_an_empty_one() -> None:
+    tokenize, stop, turn = tokenizer(rejects_null_later), encode("<e>"), {**CALLING, "content": None}
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]"), *stop]
+    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=turn, history=[HELLO])
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(encode("<t>7<e><a>"))

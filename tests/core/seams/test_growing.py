@@ -15,6 +15,7 @@ from tito_core import (
     Refusal,
     Step,
     Stitched,
+    TemplateRefused,
     TokenizeFn,
     answer,
     stitch_questions,
@@ -239,3 +240,17 @@ def test_more_forms_of_results_than_a_sample_has_calls_are_certified(results: tu
     assert found == try_stitch([step], [*step.messages, *new], toy.suffix, toy)
     assert isinstance(found, Stitched)
     assert [case.mode for case in one.profile.cases] == [Mode.FREE]
+
+
+def test_a_case_that_one_history_alone_takes_is_refused() -> None:
+    """What holds in one was not shown to hold in others: this template takes four messages at most."""
+    toy = BY_NAME["chatml"]
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        if len(messages) > 4:
+            raise TemplateRefused("four messages at most")
+        return toy(messages, add_generation_prompt=add_generation_prompt)
+
+    one = GrowingProfile(Profile(suffix=toy.suffix, stop_ids=toy.stop_ids))
+    answer(one.known_tail_questions(ASKED, (example.user("a"),)), tokenize)
+    assert [case.mode for case in one.profile.cases] == [Mode.REFUSED]
