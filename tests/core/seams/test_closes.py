@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.core.seams.test_adversaries import CALLING, HELLO, OPENERS, TWO, Write, encode, result, tokenizer
+from tests.core.seams.test_adversaries import (
+    CALLING,
+    HELLO,
+    OPENERS,
+    TWO,
+    Write,
+    encode,
+    result,
+    tokenizer,
+)
 from tito_core import (
     Bridge,
     Extension,
@@ -22,6 +31,7 @@ from tito_core import (
 )
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
+from tito_core.testing.toys import toy_named
 
 Plain = dict[str, Any]
 SAID: Plain = {"role": "assistant", "content": "Fjord"}
@@ -174,12 +184,14 @@ UNCLOSED = written(lambda _, __: "", called)
 
 
 @pytest.mark.parametrize("truncated", [True, None])
-def test_the_end_of_a_call_is_no_stop_where_stops_are_known(*, truncated: bool | None) -> None:
+@pytest.mark.parametrize("known", [{}, {"turn": CALLING, "history": [HELLO]}])
+def test_the_end_of_a_call_is_no_stop_where_stops_are_known(
+    known: dict[str, Any], *, truncated: bool | None
+) -> None:
     """The next role's marker is the stop, and nothing else closes a turn."""
     tokenize, stops = tokenizer(UNCLOSED), encode("<u><t>")
     ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
-    bridge = Bridge(tokenize, stops)
-    found = bridge.extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=truncated)
+    found = Bridge(tokenize, stops).extend(ids, [result("7")], truncated=truncated, **known)
     assert isinstance(found, Extension), found
     assert found.added == tuple(encode("<t>7<a>"))
 
@@ -357,3 +369,49 @@ def test_a_call_without_a_content_is_also_asked_about_with_an_empty_one() -> Non
     found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=turn, history=[HELLO])
     assert isinstance(found, Extension), found
     assert found.added == tuple(encode("<t>7<e><a>"))
+
+
+SIGNED = written(lambda _, __: "ab\n<e>", called)
+
+
+@pytest.mark.parametrize("stops", [[], encode("<e>")])
+@pytest.mark.parametrize(
+    ("content", "rest"), [("Fjord ab", "ab\n<e>"), ("Fjord ", "\n<e>"), ("ab", "ab\n<e>")]
+)
+def test_a_turn_that_was_cut_in_its_close_is_told_from_a_text_that_ends_like_it(
+    content: str, rest: str, stops: list[int]
+) -> None:
+    """The close begins with the text `ab`; the turn's message says whether that was its own."""
+    tokenize, turn = tokenizer(SIGNED), {"role": "assistant", "content": content}
+    said = content if content.endswith("ab") else f"{content}ab"
+    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(said)]
+    found = Bridge(tokenize, stops).extend(ids, [MORE], turn=turn, history=[HELLO], truncated=True)
+    assert isinstance(found, Extension), found
+    assert found.added == tuple(encode(f"{rest}<u>moreab\n<e><a>"))
+
+
+def closed_with_text(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write calls that end with a brace: it is one id with the line break that their close begins with."""
+    toy, text = toy_named("text_close"), ""
+    for message in messages:
+        calls = "".join(f"{call['function']['arguments']})}}" for call in message.get("tool_calls") or ())
+        close = toy.close if message["role"] == "assistant" else "<|endoftext|>"
+        text += f"<|im_start|>{message['role']}\n{plain(message)}{calls}{close}"
+    return toy.encode(f"{text}{'<|im_start|>assistant' * add_generation_prompt}")
+
+
+@pytest.mark.parametrize(("said", "whole"), [('{"city": "Oslo"})}', True), ('{"city": "Oslo', False)])
+def test_a_close_that_is_one_id_with_the_end_of_a_call_is_written_whole_after_it(
+    said: str, *, whole: bool
+) -> None:
+    """What is shown of it after the call begins with the next id. A call that broke off is not ended."""
+    toy = toy_named("text_close")
+    ids = [*closed_with_text([HELLO], add_generation_prompt=True), *toy.encode(f"\n{said}")]
+    bridge = Bridge(closed_with_text, toy.stop_ids[:1], suffix=toy.suffix)
+    found = bridge.extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=True)
+    if whole:
+        assert isinstance(found, Extension), found
+        rest = f"{toy.close}<|im_start|>tool\n7<|endoftext|><|im_start|>assistant"
+        assert found.added == tuple(toy.encode(rest))
+    else:
+        assert isinstance(found, Refusal)
