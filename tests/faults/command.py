@@ -12,12 +12,25 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
-from tests.faults import drift, forests, llamacpp, preprocessing, replies, seams, serving, stitching
+from tests.faults import (
+    closes,
+    drift,
+    forests,
+    llamacpp,
+    preprocessing,
+    proofs,
+    replies,
+    seams,
+    serving,
+    stitching,
+)
 from tests.faults.children import Children
 from tests.faults.fault import Fault, fails_anyway
 
 FAULTS = (
     *stitching.FAULTS,
+    *closes.FAULTS,
+    *proofs.FAULTS,
     *seams.FAULTS,
     *forests.FAULTS,
     *llamacpp.FAULTS,

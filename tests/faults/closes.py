@@ -1,0 +1,53 @@
+"""Faults of closes: where a turn is over, and how much of its close was sampled."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+CLOSES = ("tests/core/seams/test_closes.py",)
+JOINED = ("tests/core/test_join.py",)
+
+FAULTS = (
+    Fault(
+        "of a close whose first id is one with the end of a call the shown rest alone is written",
+        "seams/close.py",
+        "if begin <= 0 or not close or suffix[begin:] != close or cut.whole:",
+        "if True:",
+        CLOSES,
+    ),
+    Fault(
+        "a turn that ends inside of its close sampled nothing of it",
+        "seams/close.py",
+        "            return place + 1\n",
+        "            return 0\n",
+        CLOSES,
+    ),
+    Fault(
+        "the id before a close is not compared",
+        "seams/close.py",
+        "            max(run + 1, place + 2),\n",
+        "            run + 1,\n",
+        CLOSES,
+    ),
+    Fault(
+        "what a turn is shown to have sampled of its close is written again where no stops are known",
+        "join.py",
+        "    if not written and not sampled.stops:\n",
+        "    if False:\n",
+        JOINED,
+    ),
+    Fault(
+        "a stop that stands before another role alone closes a call",
+        "seams/close.py",
+        "shared = tail[: common_prefix(tail, alone)]",
+        "shared = tail",
+        CLOSES,
+    ),
+    Fault(
+        "a call ends where nothing follows it, however it is written before more",
+        "seams/close.py",
+        "if end <= len(shared):",
+        "if True:",
+        CLOSES,
+    ),
+)
