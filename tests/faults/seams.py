@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 PROFILED = ("tests/core/seams/test_profile.py", "tests/property/test_profiled.py")
-CERTIFIED = ("tests/core/seams/test_certify.py",)
 JOINED = ("tests/core/test_join.py",)
 KNOWN = ("tests/model/compare/test_known.py",)
 CLOSES = ("tests/core/seams/test_closes.py",)
@@ -94,7 +93,7 @@ FAULTS = (
         "message.py",
         "list(map(as_id, given))",
         "[one for one in map(as_id, given) if one is not None]",
-        KNOWN,
+        ("tests/core/test_message.py",),
     ),
     Fault(
         "an earlier call without an id has the key",
