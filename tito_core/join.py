@@ -116,7 +116,7 @@ def join(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy: Pol
 
 def _closing(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy: Policy) -> Closing | Refusal:
     tail, closed = proof.ids, proof.cut.closed
-    written = 0 if sampled.truncated else sampled.overlap(tail, closed)
+    written = sampled.overlap(tail, closed)
     is_text = bool(sampled.stops) and sampled.stop not in sampled.stops
     if sampled.truncated or (sampled.truncated is None and not written and is_text):
         if policy.truncated is Truncated.REFUSE:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import attrs
 
@@ -118,7 +119,7 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
     shared = tail[: common_prefix(tail, silent or ())]
     if _first(turn.stops, shared) is not None or silent == shared:
         return _with_nothing_after(shared, located.seam.tail, turn)
-    # The template closes the last turn otherwise, or writes no calls in it. It may do as the model is to speak.
+    # The template closes the last turn otherwise, or writes no calls in it, unless the model is to speak.
     speaking = yield from _alone(located, speaking=True)
     alone = speaking or silent or ()
     shared = tail[: common_prefix(tail, alone)]
@@ -142,7 +143,11 @@ def _with_nothing_after(
     if stop is not None:  # it closes calls alone, as gpt-oss's `<|call|>`
         return Cut(stop, max(len(shared[:end]) - stop, 1))
     found = list(places(turn.suffix, shared)) if turn.stop in turn.suffix and not turn.stops else []
-    if len(found) == 1:  # the only suffix holds what the turn ended with
+    if len(found) > 1:  # that one before which the turn was sampled so
+        kept = turn.end[: -turn.suffix.index(turn.end[-1]) - 1]
+        found = [place for place in found if _ends(kept, shared[1:place])]
+        return found[0] if len(found) == 1 else UNSHOWN
+    if found:
         return found[0]
     return _last_close(shared[:end], tail[len(shared[:end]) :], turn)
 
@@ -183,7 +188,8 @@ def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | N
     if len(found) != 1:
         return None
     (place,), suffix = found, turn.suffix
-    if always[place] == turn.stop or place == call:
+    begun = any(always[:call][-size:] == suffix[:size] for size in range(1, len(suffix) + 1))
+    if always[place] == turn.stop or (place == call and not begun):
         return Cut(place, 1)
     begin = place - suffix.index(always[place]) if always[place] in suffix else -1
     return Cut(begin, len(suffix)) if begin >= 0 and always[begin:][: len(suffix)] == suffix else None
@@ -290,23 +296,30 @@ CALL_ENDS = "".join(map(chr, range(33, 127)))
 def whole_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[Cut]:
     """Ask whether a close that is shorter than the suffix is whole, or one id with the end of the call.
 
-    After a text that ends with each of many characters the template writes the suffix. Where a merge makes the
-    id that stands before the rest of it here, its first id is in that one. Where nothing merges, a close that
-    begins with a known stop is whole: Cohere's templates have another id in the place of the suffix's first.
+    After a text that ends with each of many characters the template writes the suffix. Where a merge makes
+    the id that stands before the rest of it here, its first id is in that one. Where nothing merges, a close
+    that begins with a known stop is whole: Cohere's templates have another id in the place of its first.
     """
     tail, missing = located.seam.tail, len(turn.suffix) - cut.closed
     if missing < 1 or not cut.closed or tail[cut.place :][: cut.closed] != turn.suffix[missing:]:
         return cut
-    texts = ({"role": "assistant", "content": f"{SHORT}{end}"} for end in CALL_ENDS)
     try:
-        ids = yield from ask([*chain.from_iterable((USER, text) for text in texts), USER])
+        ids = yield from ask(_saying(CALL_ENDS))
+        plain = yield from ask(_saying([""] * len(CALL_ENDS)))
     except TemplateRefused:
         return cut
     hidden = tail[max(cut.place - missing, 0) : cut.place + cut.closed]
     if hidden[1:] == turn.suffix[1:] and any(True for _ in places(hidden, ids)):
         return attrs.evolve(cut, merged=True)
-    apart = len(list(places(turn.suffix, ids))) >= len(CALL_ENDS)
-    return attrs.evolve(cut, whole=apart and tail[cut.place] in turn.stops)
+    apart, all_of_them = (len(list(places(turn.suffix, one))) for one in (ids, plain))
+    whole = apart == all_of_them >= len(CALL_ENDS) and tail[cut.place] in turn.stops
+    return attrs.evolve(cut, whole=whole)
+
+
+def _saying(ends: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a conversation in which each answer ends with one of these characters."""
+    texts = ({"role": "assistant", "content": f"{SHORT}{end}"} for end in ends)
+    return [*chain.from_iterable((USER, text) for text in texts), USER]
 
 
 END = 16

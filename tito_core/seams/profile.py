@@ -6,7 +6,7 @@ is no known case is proven anew each time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -15,12 +15,12 @@ import attrs
 from ..errors import InputError, TemplateRefused
 from ..ids import checked
 from ..normalization.clean import says
-from ..questions import Questions, Rendered, T, ask, ask_rendered, in_parts, relayed
+from ..questions import Questions, Rendered, T, ask, ask_rendered, bounded, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .close import Cut
 from .history import OF_SYSTEM, akin_histories
-from .prove import Proof, Taken, disagreement_questions, dropped_questions, first_taken, twice_longer
+from .prove import MOST, Proof, Taken, disagreement_questions, dropped_questions, first_taken, twice_longer
 from .seam import SHORT, Seam, after, common_prefix, grown
 from .turn import Environment, LocatedTurn, SampledTurn
 from .turn_form import TurnForm
@@ -150,6 +150,10 @@ def _stop_ids(ids: Sequence[int]) -> tuple[int, ...]:
     return checked(ids, "stop_ids")
 
 
+def _words(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(words)
+
+
 @attrs.frozen(kw_only=True)
 class Profile:
     """A chat template with one rendering (tools, template arguments), as far as it was asked.
@@ -177,7 +181,7 @@ class Profile:
     stop_ids: tuple[int, ...] = attrs.field(default=(), converter=_stop_ids)
     key: str | None = None
     parts: bool = False
-    words: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    words: tuple[str, ...] = attrs.field(default=(), converter=_words)
     facts: Facts = attrs.field(factory=Facts)
     cases: tuple[Case, ...] = attrs.field(default=(), validator=_unique)
     known: Mapping[tuple[TurnKind, tuple[str, ...]], Case] = attrs.field(init=False, eq=False, repr=False)
@@ -210,7 +214,8 @@ class Profile:
         case = None if name is None else self.case(*name)
         if case is None or case.recipe is None:
             return None
-        return (yield from _recognized(turn, environment, case.mode, case.recipe))
+        asking = _recognized(turn, environment, case.mode, case.recipe)
+        return (yield from bounded(asking, MOST, None))
 
     def then(self, *cases: Case) -> Profile:
         """Return this profile with more cases; a case that is known already is replaced."""

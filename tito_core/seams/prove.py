@@ -21,7 +21,7 @@ from ..message import Message, texts_in
 from ..normalization.clean import lengthened, says
 from ..questions import Questions, Rendered, ask, ask_rendered, bounded, in_parts, relayed
 from ..refusal import Reason, Refusal
-from .close import Cut, cut_questions, first_stop
+from .close import Cut, cut_questions, first_stop, sampled_close_questions, whole_close_questions
 from .experiments import Experiment, experiments
 from .history import STYLES, Context
 from .seam import SHORT, Seam, Unlocated, after, common_prefix, grown, seam_questions
@@ -98,7 +98,20 @@ def _proved(turn: SampledTurn, environment: Environment) -> Questions[Proof | Re
     if isinstance(shown, Refusal):
         return shown
     failed = yield from disagreement_questions(turn, shown)
-    return shown if failed is None else failed
+    return failed or (yield from with_sampled_close(turn, shown))
+
+
+def with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Refusal]:
+    """Return the proof with how much of its close a turn sampled that ends inside of it, or before it."""
+    sampled = (yield from sampled_close_questions(turn, proof.located, proof.cut)) if turn.end else 0
+    if isinstance(sampled, Refusal):
+        return sampled
+    if sampled:
+        return attrs.evolve(proof, cut=attrs.evolve(proof.cut, sampled=sampled))
+    if turn.stop in turn.stops or not turn.end:
+        return proof
+    cut = yield from whole_close_questions(turn, proof.located, proof.cut)
+    return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
 
 
 def whole_history_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
@@ -114,11 +127,9 @@ def whole_history_questions(turn: SampledTurn, environment: Environment) -> Ques
     if lost is not None:
         return lost
     other = yield from ask(shown.located.unlike(turn.past), since=since)
-    return (
-        shown
-        if shown.ends(other)
-        else Refusal(Reason.UNPROVEN_TAIL, "the tail differs with the turn's words")
-    )
+    if not shown.ends(other):
+        return Refusal(Reason.UNPROVEN_TAIL, "the tail differs with the turn's words")
+    return (yield from with_sampled_close(turn, shown))
 
 
 def show_questions(
@@ -377,8 +388,9 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
     start = common_prefix(longer, tail)
     changed = len(tail) - start - common_prefix(longer[start:][::-1], tail[start:][::-1])
     if longer and longer != tail:
-        # One id may be another beside a longer text; a call's name may stand beside its result, too.
-        once = changed <= 1 or calls_of(message)
+        # One id may be another beside a longer text. A call that says nothing has a longer name, which may
+        # stand beside its result, too.
+        once = changed <= 1 or (calls_of(message) and not content)
         twice = f"a new {role} message is not written once after the turn"
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
     # Tools that found nothing answer with an empty list, as MCP's do.

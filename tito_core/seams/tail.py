@@ -14,9 +14,8 @@ from ..checks import short_repr
 from ..errors import InputError
 from ..questions import Questions, in_parts, relayed
 from ..refusal import Refusal
-from .close import sampled_close_questions, whole_close_questions
 from .placeholders import placed_questions
-from .prove import Proof, prove_questions, whole_history_questions
+from .prove import Proof, prove_questions, whole_history_questions, with_sampled_close
 from .turn import Environment, SampledTurn
 
 
@@ -70,25 +69,13 @@ def tail_questions(
         stops, words = (*stops, *profile.stop_ids), (*words, *profile.words)
     turn = attrs.evolve(turn, suffix=suffix, stops=(*turn.stops, *stops), words=(*turn.words, *words))
     known = None if profile is None else (yield from profile.known_tail_questions(turn, environment))
-    proof = known or (yield from prove_questions(turn, environment))
+    if known is None:
+        proof = yield from prove_questions(turn, environment)
+    else:
+        asking = with_sampled_close(turn, known)
+        proof = yield from relayed(asking, in_parts) if known.parts else asking
     if profile is not None and turn.said and isinstance(proof, Refusal):
         proof = yield from whole_history_questions(turn, environment)
-    if isinstance(proof, Proof) and turn.end:
-        asking = _with_sampled_close(turn, proof)
-        proof = yield from relayed(asking, in_parts) if proof.parts else asking
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof
     return (yield from placed_questions(proof, turn.media, turn.placeholders))
-
-
-def _with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Refusal]:
-    """Return the proof with how much of its close a turn sampled that ends inside of it, or before it."""
-    sampled = yield from sampled_close_questions(turn, proof.located, proof.cut)
-    if isinstance(sampled, Refusal):
-        return sampled
-    if sampled:
-        return attrs.evolve(proof, cut=attrs.evolve(proof.cut, sampled=sampled))
-    if turn.stop in turn.stops:
-        return proof
-    cut = yield from whole_close_questions(turn, proof.located, proof.cut)
-    return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
