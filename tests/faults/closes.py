@@ -11,7 +11,7 @@ FAULTS = (
     Fault(
         "of a close whose first id is one with the end of a call the shown rest alone is written",
         "seams/close.py",
-        "if begin <= 0 or not close or suffix[begin:] != close or cut.whole:",
+        "if missing <= 0 or not close or suffix[missing:] != close or cut.whole:",
         "if True:",
         CLOSES,
     ),
@@ -46,8 +46,8 @@ FAULTS = (
     Fault(
         "a call ends where nothing follows it, however it is written before more",
         "seams/close.py",
-        "if end <= len(shared):",
-        "if True:",
+        "is not None or end <= len(shared):",
+        "is not None or True:",
         CLOSES,
     ),
 )

@@ -34,7 +34,7 @@ FAULTS = (
     Fault(
         "a word that earlier messages say is not asked about",
         "seams/experiments.py",
-        'for word in (*turn.said[: MOST_WORDS - 1], " ".join(turn.said[MOST_WORDS - 1 :])):',
+        'for word in filter(None, (*said[: MOST_WORDS - 1], " ".join(said[MOST_WORDS - 1 :]))):',
         "for word in ():",
         SAID,
     ),

@@ -21,7 +21,7 @@ FAULTS = (
     Fault(
         "ids of several calls are called in one turn alone",
         "seams/experiments.py",
-        "yield SAME_ID, ((named,), tuple((one,) for one in named))",
+        "yield SAME_ID, tuple(dict.fromkeys(((named,), tuple((one,) for one in named))))",
         "yield SAME_ID, ((named,),)",
         EARLIER,
     ),
@@ -42,7 +42,7 @@ FAULTS = (
     Fault(
         "turns of a loop have no reasoning",
         "seams/history.py",
-        "thought=not manner.other",
+        "thought=not style.other",
         "thought=False",
         EARLIER,
     ),
@@ -161,7 +161,7 @@ FAULTS = (
     Fault(
         "the end of a call is its close though the suffix follows",
         "seams/close.py",
-        " and (not suffix or rest[: len(suffix)] != suffix)",
+        " or (suffix and rest[: len(suffix)] == suffix)",
         "",
         CLOSES,
     ),
@@ -230,7 +230,7 @@ FAULTS = (
     Fault(
         "a whole conversation's end is not compared",
         "recheck.py",
-        "if rest < 0 or seam.tail[rest:] != stitched.added:",
+        "if rest < 0 or seam.tail[rest + merged :] != stitched.added[merged:]:",
         "if rest < 0:",
         PROFILED,
     ),
@@ -301,8 +301,8 @@ FAULTS = (
     Fault(
         "the close of a cut turn may have been sampled",
         "recheck.py",
-        "not rest or (not stitched.step.truncated and ",
-        "not rest or (True and ",
+        "return shown and _equals_tail(",
+        "return _equals_tail(",
         PROFILED,
     ),
     Fault(
@@ -343,8 +343,8 @@ FAULTS = (
     Fault(
         "any last id of a call that was cut is its stop",
         "seams/close.py",
-        "always.count(turn.stop) == 1 and not turn.stops",
-        "always.count(turn.stop) == 1",
+        "if size or turn.stops or (suffix",
+        "if size or (suffix",
         CLOSES,
     ),
 )

@@ -286,7 +286,7 @@ FAULTS = (
     Fault(
         "no unlike history is asked",
         "seams/experiments.py",
-        "yield Experiment(OTHER_WORDS, attrs.evolve(base, role=role).histories, known)",
+        "yield Experiment(OTHER_WORDS, Past(role=role, saying=saying).histories, known)",
         "pass",
         EARLIER,
     ),
@@ -326,8 +326,8 @@ FAULTS = (
     Fault(
         "the first of several closes is taken",
         "seams/close.py",
-        "if len(found) == 1:  # the",
-        "if found:  # the",
+        "return found[0] if len(found) == 1 else UNSHOWN",
+        "return found[0] if found else UNSHOWN",
         CLOSES,
     ),
     Fault(
@@ -381,7 +381,7 @@ FAULTS = (
     Fault(
         "text before the only stop after a call that may not come last is the call's",
         "seams/close.py",
-        "if always[place] == turn.stop or place == call:",
+        "if always[place] == turn.stop or (place == call and not begun):",
         "if True:",
         CLOSES,
     ),
@@ -412,7 +412,7 @@ FAULTS = (
     Fault(
         "of the close of a call that has its own stop the stop alone counts",
         "seams/close.py",
-        "ends[0] if ends else 1",
+        "max(len(shared[:end]) - stop, 1)",
         "1",
         KNOWN,
     ),
@@ -432,14 +432,14 @@ FAULTS = (
     Fault(
         "a refused question is an outage",
         "questions.py",
-        "ids = question.put(tokenize_fn)\n        except TemplateRefused as refused:",
-        "ids = question.put(tokenize_fn)\n        except ZeroDivisionError as refused:",
+        "answered = step.put(tokenize_fn)\n        except TemplateRefused as refused:",
+        "answered = step.put(tokenize_fn)\n        except ZeroDivisionError as refused:",
     ),
     Fault(
         "an outage is a refusal",
         "questions.py",
-        "ids = question.put(tokenize_fn)\n        except TemplateRefused as refused:",
-        "ids = question.put(tokenize_fn)\n        except Exception as refused:",
+        "answered = step.put(tokenize_fn)\n        except TemplateRefused as refused:",
+        "answered = step.put(tokenize_fn)\n        except Exception as refused:",
     ),
     Fault(
         "a branch shares with the wrong step",

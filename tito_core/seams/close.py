@@ -23,6 +23,7 @@ from .seam import OTHER, SHORT, after, common_prefix
 from .turn import LocatedTurn, SampledTurn
 from .turn_form import calls_of, plainly_named
 
+MISMATCH = Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
 UNSHOWN = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
 SPELLED = Refusal(Reason.UNPROVEN_TAIL, "a tool's name or a call's id is written like the turn's end")
 
@@ -66,13 +67,18 @@ def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | R
     # GLM and gpt-oss close a turn with the next role's marker, or nothing that the suffix would show.
     if tail[own : own + 1] and tail[own] in (turn.stop, *turn.stops):
         return Cut(own, 0)
-    if own and turn.stop is not None and turn.stop not in turn.stops:
-        return Refusal(
-            Reason.ODD_STOP,
-            f"the turn ended with {turn.stop}, which closes no tool call here:"
-            " if it does, it is missing in stop_ids",
-        )
-    return Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
+    return _unclosed(turn, MISMATCH) if own else MISMATCH
+
+
+def _unclosed(turn: SampledTurn, otherwise: Refusal) -> Refusal:
+    """Return why a call's turn is not closed: the stop that it ended with, if that is not known."""
+    if turn.stop is None or turn.stop in turn.stops:
+        return otherwise
+    return Refusal(
+        Reason.ODD_STOP,
+        f"the turn ended with {turn.stop}, which closes no tool call here:"
+        " if it does, it is missing in stop_ids",
+    )
 
 
 def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
@@ -176,7 +182,8 @@ def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTur
         return len(always) - size
     if always[-1:] == (turn.stop,) and always.count(turn.stop) == 1:
         return Cut(len(always) - 1, 1)
-    return len(always) if rest[:1] == (turn.stop,) and turn.stop not in always else UNSHOWN
+    opens = rest[:1] == (turn.stop,) and turn.stop not in always
+    return len(always) if opens else _unclosed(turn, UNSHOWN)
 
 
 def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | None:

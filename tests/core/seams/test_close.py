@@ -69,7 +69,7 @@ def test_a_call_that_stopped_elsewhere_names_its_stop() -> None:
     assert "99" in refusal.detail
     unknown = proved(turn((77,), message=CALLING), [RESULT])
     assert isinstance(unknown, Refusal)
-    assert unknown.reason is Reason.CLOSE_MISMATCH
+    assert unknown.reason is Reason.UNPROVEN_TAIL
 
 
 def test_the_stitched_prompt_of_a_call_has_its_close_once() -> None:
@@ -332,11 +332,17 @@ def test_without_its_message_a_turn_that_may_end_inside_of_its_close_is_refused(
     [
         ((2, 3), [50], (2, 3, 1), Cut(0, 2), (2, 3)),
         ((2, 3), [50, 2], (2, 3, 1), Cut(0, 2, sampled=1), (3,)),
-        ((7, 2), [50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1), (7, 2)),  # 67 is the call's 6 and the close's 7
-        ((7, 2), [50, 5, 67], (30, 5, 67, 2, 1), Cut(3, 1), (2,)),
-        ((7, 2), [50], (30, 5, 67, 2, 1), Cut(3, 1), None),  # it broke off in the call
-        ((7, 8, 2), [50, 5, 6], (30, 5, 67, 8, 2, 1), Cut(4, 1), (7, 8, 2)),
-        ((7, 8, 2), [50, 5, 6], (30, 5, 67, 9, 2, 1), Cut(4, 1), None),  # another id in place of the 8
+        (
+            (7, 2),
+            [50, 5, 6],
+            (30, 5, 67, 2, 1),
+            Cut(3, 1, merged=True),
+            (7, 2),
+        ),  # 67 is the call's 6 and the close's 7
+        ((7, 2), [50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1), None),  # it may be the call's alone
+        ((7, 2), [50, 5, 67], (30, 5, 67, 2, 1), Cut(3, 1, merged=True), (2,)),
+        ((7, 2), [50], (30, 5, 67, 2, 1), Cut(3, 1, merged=True), None),  # it broke off in the call
+        ((7, 8, 2), [50, 5, 6], (30, 5, 67, 8, 2, 1), Cut(4, 1, merged=True), (7, 8, 2)),
         ((7, 2), [50, 5, 6], (30, 5, 67, 2, 1), Cut(3, 1, whole=True), (2,)),
         ((7, 2), [50, 5, 6], (2, 1), Cut(0, 1), None),
     ],

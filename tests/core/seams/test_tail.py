@@ -277,7 +277,7 @@ def test_the_stops_of_a_profile_are_known_to_a_proof() -> None:
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
     bare = answer(tail_questions(turn, (result,), SUFFIX), tokenize)
     assert isinstance(bare, Refusal)
-    assert bare.reason is Reason.CLOSE_MISMATCH
+    assert bare.reason is Reason.UNPROVEN_TAIL
     proof = answer(tail_questions(turn, (result,), SUFFIX, Profile(suffix=SUFFIX, stop_ids=(5,))), tokenize)
     assert isinstance(proof, Proof)
     assert proof.cut.closed == 1
