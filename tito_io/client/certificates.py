@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from tito_core import Message, Rendered, TemplateRefused
+from tito_core.questions import words_of
 from tito_core.seams.profile import Profile
 from tito_io.engines.protocol import Rendering
 
@@ -125,6 +126,11 @@ class CertifyingRender:
 
     full: AsyncTokenizeFn
     certifying: BriefRender
+
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages, as far as `full` knows them."""
+        return words_of(self.full)
 
     @property
     def since(self) -> Callable[..., Awaitable[Sequence[int]]] | None:

@@ -25,11 +25,13 @@ from tito_core import (
 from tito_core.media.first_prompt import FirstPrompt, first_prompt_questions
 from tito_core.media.ranges import Placeholders
 from tito_core.message import copied, is_multimodal
+from tito_core.questions import words_of
 from tito_core.recheck import recheck_questions
 from tito_core.seams.growing import GrowingProfile, for_certificate
 from tito_core.seams.probe import bare_profile_questions
 from tito_core.seams.profile import Profile
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, as_on_abort
+from tito_io.engines.family_render import template_words
 from tito_io.engines.media import check_answers
 from tito_io.engines.protocol import (
     Engine,
@@ -319,7 +321,10 @@ class Conversation:
 
     async def _base_profile(self) -> Profile:
         suffix = await self.close()
-        return Profile(suffix=suffix, stop_ids=self.stop_ids, key=self.rendering.key, parts=self.parts)
+        words = words_of(self.render) or template_words(self.engine, self.rendering)
+        return Profile(
+            suffix=suffix, stop_ids=self.stop_ids, key=self.rendering.key, parts=self.parts, words=words
+        )
 
     async def _checked(self, stitched: Stitched, prompt: Sequence[Message]) -> Stitched | Refusal:
         """Return the prompt if a render of the whole conversation ends as it does, else a refusal."""

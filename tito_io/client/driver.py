@@ -103,6 +103,11 @@ class InThread:
 
     bound: Bound | TokenizerBound
 
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages; see `tito_core.TokenizeFn`."""
+        return self.bound.template_words
+
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
         render = partial(self.bound, add_generation_prompt=add_generation_prompt)

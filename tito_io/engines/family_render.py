@@ -53,6 +53,12 @@ def template_of(family: Family | TokenizerFamily, rendering: Rendering) -> Bound
     return family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
 
 
+def template_words(engine: object, rendering: Rendering) -> tuple[str, ...]:
+    """Return the words that an engine's template looks for in messages; none without its model folder."""
+    family: Family | TokenizerFamily | None = getattr(engine, "family", None)
+    return () if family is None else template_of(family, rendering).template_words
+
+
 async def family_ids(
     family: Family | TokenizerFamily,
     messages: Sequence[Message],

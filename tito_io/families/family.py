@@ -28,6 +28,7 @@ from .preprocessing.preparation import Preparation
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
+from .template_words import words_in
 from .tokenizer import encoded, load_tokenizer, special_tokens, vocabulary_size
 from .tokenizer_family import Messages, TokenizerFamily
 
@@ -94,6 +95,11 @@ class Bound:
         """Return `messages` as the template gets them: as the family's engine changes them."""
         preparation, copies = self.family.preparation(self.template), plain_messages(messages)
         return preparation.messages(copies, speaking=add_generation_prompt)
+
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages, as its source has them."""
+        return words_in([self.template.source.text])
 
     def moment(self) -> Moment:
         """Return the time, as far as the template prints it; the sandbox has no other clock."""

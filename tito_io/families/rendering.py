@@ -76,6 +76,10 @@ class RenderArgs:
 class BoundTemplate(TokenizeFn, Protocol):
     """A `TokenizeFn` that knows what its answers depend on."""
 
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages, as far as its source is known."""
+
     def moment(self) -> Moment:
         """Return the time, as far as renders depend on it."""
 
@@ -143,9 +147,10 @@ class Rendering(Generic[F]):
         key = self._file_key(moment, what)
         store = partial(self._store, key, moment)
         known = None if key is None else ProfileCache.default().find(key)
-        if known is not None:
-            return StoredProfile(known, store)
-        profile = evolve(make(), key=self.args.key)
+        words = self.tokenize_fn.template_words
+        if known is not None:  # a file may be older than what finds the words
+            return StoredProfile(evolve(known, words=words), store)
+        profile = evolve(make(), key=self.args.key, words=words)
         store(profile)
         return StoredProfile(profile, store)
 

@@ -9,7 +9,8 @@ from attrs import define, field
 from tito_core import Questions
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.profile import Profile
-from tito_core.seams.prove import Environment, Proof, SampledTurn
+from tito_core.seams.prove import Proof
+from tito_core.seams.turn import Environment, SampledTurn
 
 
 @define

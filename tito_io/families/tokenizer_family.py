@@ -26,6 +26,7 @@ from .preprocessing.preparation import Preparation
 from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
 from .stop_ids import configured_stop_ids, eos_ids
 from .template_values import plain_messages
+from .template_words import words_in
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -114,6 +115,11 @@ class TokenizerBound:
         added = self.rules.given(self.clock())
         args = {**added, **self._args.template_args}
         return evolve(self._args, template_args=args) if added else self._args
+
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the templates look for in messages, as far as their sources are known."""
+        return words_in(self.tokenizer.sources)
 
     def moment(self) -> Moment:
         """Return the time, as far as the templates print it."""

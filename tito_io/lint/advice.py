@@ -123,7 +123,7 @@ def advice(report: LintReport) -> tuple[str, ...]:
     """Return what to know about a template: refusals first, then drift, stops, facts and renderings."""
     pieces = chain(
         *(_refusals(report), (one.text for one in warnings(report)), _drifts(report), _fused(report)),
-        *(_facts(report.looks[0]), _renderings(report), _images(report)),
+        *(_facts(report.looks[0]), _words(report), _renderings(report), _images(report)),
     )
     sentences = (f"{text[0].upper()}{text[1:]}" for text in dict.fromkeys(pieces))
     return tuple(text if text.endswith("?") else f"{text}." for text in sentences)
@@ -131,11 +131,15 @@ def advice(report: LintReport) -> tuple[str, ...]:
 
 def _refusals(report: LintReport) -> Iterator[str]:
     """Yield why cases are refused, and what helps."""
-    refused = _grouped((one.reason, one) for one in report.findings if one.refused)
-    for reason, findings in refused.items():
-        first = findings[0]
-        detail = f" ({first.detail})" if first.detail and not first.rejected else ""
-        yield f"{several(findings)}: refused, {reason}{detail}. {HELP.get(reason, BY_MESSAGES)}"
+    refused = _grouped((_why(one), one) for one in report.findings if one.refused)
+    for why, findings in refused.items():
+        yield f"{several(findings)}: refused, {why}. {HELP.get(findings[0].reason, BY_MESSAGES)}"
+
+
+def _why(finding: Finding) -> str:
+    """Return why a case is refused: the reason, and what was seen, such as where the tail differs."""
+    detail = f" ({finding.detail})" if finding.detail and not finding.rejected else ""
+    return f"{finding.reason}{detail}"
 
 
 def _drifts(report: LintReport) -> Iterator[str]:
@@ -199,6 +203,14 @@ def _facts(look: Look) -> Iterator[str]:
         yield "a null or missing content beside tool calls is written differently from an empty one"
     if "refused" in bare:
         yield "the template rejects a null or missing content beside tool calls. Send an empty text there"
+
+
+def _words(report: LintReport) -> Iterator[str]:
+    """Yield which words the template looks for in messages: it may remember that they were said."""
+    if report.words:
+        shown = ", ".join(map(quoted, report.words[:SHOWN])) + (" ..." if len(report.words) > SHOWN else "")
+        text = f"the template looks for {shown} in messages"
+        yield f"{text}. A bare tokenize function must name them in `template_words`"
 
 
 def _renderings(report: LintReport) -> Iterator[str]:

@@ -36,6 +36,11 @@ class LintMeter:
     def _renders(self) -> SharedRenders:
         return SharedRenders(self.bound, self.budget)
 
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages."""
+        return self.bound.template_words
+
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return ids; raises `TemplateRefused`, or `Hostile` once the budget is used up."""
         return self._ids(self.text(messages, speaking=add_generation_prompt))

@@ -211,6 +211,7 @@ class LintReport:
         suffix: What the template writes to close a turn.
         last_stop: Whether it writes a stop id at the end of a turn that nothing follows.
         lacking: Markers that were added because the vocabulary lacks them.
+        words: The words that the template looks for in messages.
         media: What it does with images, audio and video; None if it could not be linted.
     """
 
@@ -225,6 +226,7 @@ class LintReport:
     suffix: tuple[Token, ...] = ()
     last_stop: bool = False
     lacking: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     media: MediaReport | None = None
 
     @property
@@ -244,6 +246,7 @@ def to_json(report: LintReport) -> dict[str, Any]:
         "suffix_text": "".join(token.text for token in report.suffix),
         "stop_ids": [token.id for token, _ in report.stops],
         "stops": [{**attrs.asdict(token), "opens_next_role": opens} for token, opens in report.stops],
+        "template_words": list(report.words),
         "renderings": [_look_to_json(look) for look in report.looks],
         "cases": [_finding_to_json(look, finding) for look in report.looks for finding in look.findings],
         "images": None if report.media is None else media_to_json(report.media),

@@ -115,6 +115,7 @@ class _TemplateLint:
             stops=tuple((token, token.id in openers) for token in tokens(self.family, self.stop_ids)),
             suffix=tokens(self.family, looks[0].profile.suffix),
             last_stop=self._stops_last(looks[0]),
+            words=self.meter(looks[0].rendering).template_words,
             media=ImageLinter(
                 self.family, self.meter(looks[0].rendering), looks[0].profile.suffix, self.stop_ids
             ).report(),
@@ -173,7 +174,8 @@ class _Inspection:
     def _profile(self) -> Profile:
         """Return a profile without cases; if an answer's content is lost, with every case refused."""
         try:
-            return answer(probe_questions(self.stop_ids), self.meter)
+            found = answer(probe_questions(self.stop_ids), self.meter)
+            return attrs.evolve(found, words=self.meter.template_words)
         except InputError as error:
             detail = str(error)
         lost = Profile(suffix=(), stop_ids=self.stop_ids, facts=answer(facts_questions(()), self.meter))

@@ -11,10 +11,10 @@ import attrs
 
 from tito_core import TemplateRefused
 from tito_core.seams.case import TurnKind
+from tito_core.seams.history import akin_histories
 from tito_core.seams.profile import Case, Profile, recognize
 from tito_core.seams.sample import sample_environment, sample_turn
 from tito_core.seams.seam import SHORT, common_prefix
-from tito_core.seams.history import akin_histories
 from tito_core.seams.turn_form import TurnForm
 from tito_io.families.family import Family
 

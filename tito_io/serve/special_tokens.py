@@ -152,6 +152,11 @@ class GuardedTemplate:
     guard: SpecialTokenGuard
     bound: Bound
 
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages; see `tito_core.TokenizeFn`."""
+        return self.bound.template_words
+
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
         found = await self.rendered(messages, None, add_generation_prompt=add_generation_prompt, ids=True)
