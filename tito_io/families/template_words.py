@@ -12,6 +12,8 @@ from itertools import chain, pairwise
 
 from jinja2 import nodes
 
+from tito_core.message import SWITCHES
+
 from .preprocessing.template_traits import parsed
 
 ROLES = frozenset(
@@ -49,7 +51,7 @@ def _words(source: str) -> tuple[str, ...]:
     if tree is None:
         return ()
     reading = _reading(tree)
-    left_out = ROLES | KINDS | KEYS | set(_keys(tree))
+    left_out = ROLES | KINDS | KEYS | set(_keys(tree)) | set(SWITCHES)  # the kernel knows the switches itself
     found = dict.fromkeys(
         word
         for texts, other in _searches(tree)
