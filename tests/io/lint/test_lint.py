@@ -30,7 +30,7 @@ from tito_core.seams.profile import Case
 from tito_io.cli.errors import visible
 from tito_io.lint.example_conversation import ANCHOR, SampledExample, until_equal
 from tito_io.lint.grid import State, counts, grid
-from tito_io.lint.report import Finding, LintReport, Verdict
+from tito_io.lint.report import Finding, LintReport, Verdict, to_json
 from tito_io.lint.subject import lacking, markers
 from tito_io.lint.verdict import CONTRADICTED, CaseChecker
 
@@ -260,3 +260,20 @@ def test_a_grid_holds_every_finding_once(tmp_path: Path) -> None:
 def test_markers_are_found_by_their_looks_and_those_that_lack_are_told() -> None:
     assert markers("<|a|>{{ x }}[INST]</s><|a|>") == ("<|a|>", "[INST]", "</s>")
     assert lacking(["<|a|>"], ["<|a|>", "</s>", "</s>"]) == ("</s>",)
+
+
+def test_words_that_a_template_looks_for_are_named_in_one_line(tmp_path: Path) -> None:
+    counts_failures = chatml(
+        before="{% set ns = namespace(bad=0) %}",
+        thought="{% if 'failed:' in m.content or '' %}{% set ns.bad = ns.bad + 1 %}{% endif %}",
+        close="{{ ' (again)' if ns.bad > 1 }}<|im_end|>\n",
+    )
+    report = lint(folder(tmp_path / "counts", counts_failures))
+    advised = [one for one in report.advice if "`failed:`" in one]
+
+    assert to_json(report)["template_words"] == ["failed:"]
+    assert advised == [
+        "The template looks for `failed:` in messages. A bare tokenize function must name them in "
+        "`template_words`."
+    ]
+    assert not lint(folder(tmp_path / "exact", EXACT)).words
