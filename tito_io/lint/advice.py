@@ -210,7 +210,7 @@ def _words(report: LintReport) -> Iterator[str]:
     if report.words:
         shown = ", ".join(map(quoted, report.words[:SHOWN])) + (" ..." if len(report.words) > SHOWN else "")
         text = f"the template looks for {shown} in messages"
-        yield f"{text}. A bare tokenize function must name them in `template_words`"
+        yield f"{text}. A bare tokenize function must give `template_words`"
 
 
 def _renderings(report: LintReport) -> Iterator[str]:

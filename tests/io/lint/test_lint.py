@@ -273,7 +273,6 @@ def test_words_that_a_template_looks_for_are_named_in_one_line(tmp_path: Path) -
 
     assert to_json(report)["template_words"] == ["failed:"]
     assert advised == [
-        "The template looks for `failed:` in messages. A bare tokenize function must name them in "
-        "`template_words`."
+        "The template looks for `failed:` in messages. A bare tokenize function must give `template_words`."
     ]
     assert not lint(folder(tmp_path / "exact", EXACT)).words
