@@ -23,9 +23,9 @@ from tito_io.serve.store import MemoryStore
 
 SWITCHED = KEEPING.replace(
     "<|turn|>assistant\n{% endif %}",
-    "<|turn|>assistant\n{% if 'loud' in messages[0].content %}!{% endif %}{% endif %}",
+    "<|turn|>assistant\n{% if 'lo' ~ 'ud' in messages[0].content %}!{% endif %}{% endif %}",
 )
-"""A template in which the first message has a say in how every later prompt ends."""
+"""A template in which the first message has a say in how every later prompt ends, by a word that it hides."""
 
 
 @pytest.fixture
@@ -92,6 +92,13 @@ def test_bridges_are_compared_with_the_whole_conversation(tmp_path: Path, first:
     unchecked, checked = (gateway(Family.load(folder), check_every=every) for every in (0, 2))
     refused = [anyio.run(_refused, one, first) for one in (unchecked, checked)]
     assert (refused[1] > refused[0]) == (first == "loud")
+
+
+def test_a_word_that_the_template_looks_for_needs_no_comparison(tmp_path: Path) -> None:
+    template = SWITCHED.replace("'lo' ~ 'ud'", "'loud'")
+    folder = replace(write_family(tmp_path / "family"), chat_template__jinja=template)
+    served = gateway(Family.load(folder), check_every=1)
+    assert anyio.run(_refused, served, "loud") == 0
 
 
 async def _refused(gateway: Gateway, first: str) -> float:
