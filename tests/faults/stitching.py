@@ -381,7 +381,7 @@ FAULTS = (
     Fault(
         "text before the only stop after a call that may not come last is the call's",
         "seams/close.py",
-        "if always[place] == turn.stop or (place == call and not begun):",
+        "if always[found[0]] == turn.stop:",
         "if True:",
         CLOSES,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -65,6 +66,10 @@ def lengthened(
     )
 
 
+LETTER = re.compile(r"[^\W_](?![^<>]*>)")
+"""A letter or digit that is no part of a tag: a text may spell a special token, such as `<think>`."""
+
+
 def _longer(message: Plain, words: int) -> Plain:
     """Return a message with more text. An empty text beside calls stays empty: it may not be written."""
     if calls_in(message) and not message.get("content"):
@@ -85,8 +90,5 @@ def _more(content: Any, text: str) -> Any:
     if not isinstance(content, str | None):
         return content
     words = content or ""
-    place = len(words)
-    while place and not words[place - 1].isalnum():
-        place -= 1
-    place = place or len(words)
+    place = max((found.end() for found in LETTER.finditer(words)), default=len(words))
     return f"{words[:place]}{text}{words[place:]}"

@@ -133,7 +133,7 @@ def _call_end(turn: SampledTurn, located: LocatedTurn) -> Questions[int | Cut | 
     if _first(turn.stops, shared) is not None or end <= len(shared):
         return _with_nothing_after(shared, located.seam.tail, turn, min(end, len(shared)))
     # It is written otherwise once something follows: Apriel adds the call's id, Olmo has another stop.
-    return _only_stop(always or (), len(shared), turn) or UNSHOWN
+    return _first_stop(always or (), len(shared), turn) or UNSHOWN
 
 
 def _with_nothing_after(
@@ -186,20 +186,23 @@ def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTur
     return len(always) if opens else _unclosed(turn, UNSHOWN)
 
 
-def _only_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | None:
-    """Return the only known stop that is always written, if nothing before it may close the turn, too.
+def _first_stop(always: tuple[int, ...], call: int, turn: SampledTurn) -> Cut | None:
+    """Return the first known stop that is always written, if nothing before it may close the turn, too.
 
-    So it is where it was sampled, is a part of the suffix, or follows the `call` ids that stand there alone.
+    So it is where it was sampled, is a part of the suffix, or is the only one and follows the `call` ids that
+    stand there with nothing after them, too.
     """
-    found = [place for place, index in enumerate(always) if index in turn.stops]
-    if len(found) != 1:
+    found, suffix = [place for place, index in enumerate(always) if index in turn.stops], turn.suffix
+    # A call's id may spell a stop, and be written once something follows alone.
+    if not found or (len(found) > 1 and plainly_named(turn.message) != turn.message):
         return None
-    (place,), suffix = found, turn.suffix
+    if always[found[0]] == turn.stop:
+        return Cut(found[0], 1)
+    begin = found[0] - suffix.index(always[found[0]]) if always[found[0]] in suffix else -1
+    if begin >= 0 and always[begin:][: len(suffix)] == suffix:
+        return Cut(begin, len(suffix))
     begun = any(always[:call][-size:] == suffix[:size] for size in range(1, len(suffix) + 1))
-    if always[place] == turn.stop or (place == call and not begun):
-        return Cut(place, 1)
-    begin = place - suffix.index(always[place]) if always[place] in suffix else -1
-    return Cut(begin, len(suffix)) if begin >= 0 and always[begin:][: len(suffix)] == suffix else None
+    return Cut(call, 1) if found == [call] and not begun else None
 
 
 def _spells_end(turn: SampledTurn, located: LocatedTurn) -> Questions[bool]:

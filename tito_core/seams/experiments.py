@@ -65,8 +65,9 @@ def experiments(turn: SampledTurn, environment: Environment) -> Iterator[Experim
     # Community templates for Qwen and Gemma 4 count the results that say "failed", or look for a phrase.
     said = turn.said
     for word in filter(None, (*said[: MOST_WORDS - 1], " ".join(said[MOST_WORDS - 1 :]))):
-        past = Past(role=turn.after, words=word, saying=SAYING, twice=True)
-        yield Experiment(f"earlier messages say {word!r}", past.histories)
+        for role in (turn.after,) if known else BEFORE:
+            past = Past(role=role, words=word, saying=SAYING, twice=True)
+            yield Experiment(f"earlier messages say {word!r}", past.histories, known)
     # gpt-oss, Gemma and Kimi name a result by the call that has its id, some by the first one.
     befores = [Past(role=role, saying=saying) for role in ((turn.after,) if known else BEFORE)]
     yield from _of_calls(turn, environment, befores, looped)

@@ -95,9 +95,12 @@ class SampledTurn:
 
     @property
     def said(self) -> list[str]:
-        """The words that the template looks for and that earlier messages say, in their order."""
-        said = self.earlier.says(self.words) if self.earlier is not None and self.words else ()
-        return [word for word in self.words if word in said]
+        """The words that a template looks for and that earlier messages say; all where those are unknown."""
+        words = tuple(dict.fromkeys(self.words))
+        if not self.history_known:
+            return list(words)
+        said = self.earlier.says(words) if self.earlier is not None and words else ()
+        return [word for word in words if word in said]
 
     @property
     def modalities(self) -> tuple[str, ...]:

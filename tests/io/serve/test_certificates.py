@@ -65,7 +65,8 @@ async def test_a_second_gateway_knows_what_the_first_has_learned(
         second = await renders(embedded_gateway(), monkeypatch, tools=[WEATHER])
         without = await renders(embedded_gateway(), monkeypatch)
     assert max(first) > 30
-    assert max(second) <= 3
+    assert max(second[:2]) <= 3
+    assert second[2] <= 7  # its turn says nothing, which no case has
     assert max(without) > 20  # a template may end turns in another way where there are tools
 
 
