@@ -96,8 +96,12 @@ def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(examined: Examined) -
 
 
 def test_no_more_than_one_cell_in_a_hundred_is_refused(examined: Examined) -> None:
-    """Cells whose model stops with another id than the template closes with are the policy's to decide."""
+    """Cells whose model stops with another id than the template closes with are the policy's to decide.
+
+    Apriel's templates write a call's id once something follows it: where one that was cut ends is not shown.
+    """
     found = [cell for cell in examined.cells if cell.verdict != UNRENDERABLE]
+    found = [cell for cell in found if "Apriel" not in cell.template or "cut" not in cell.shape]
     refused = [
         cell for cell in found if cell.verdict == REFUSED and not cell.reason.startswith(Reason.ODD_STOP.name)
     ]

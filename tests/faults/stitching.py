@@ -360,15 +360,15 @@ FAULTS = (
     Fault(
         "a stop after the suffix closes nothing",
         "seams/close.py",
-        "return Cut(own, (yield from _closed(turn, located, own)))",
-        "return Cut(own, size)",
+        "closed = yield from _closed(turn, located, own)",
+        "closed = size",
         CLOSES,
     ),
     Fault(
         "of several stops after a call that changes later the first counts, even one that an id spells",
         "seams/close.py",
-        "    if len(found) != 1:\n        return None\n    (place,), suffix = found, turn.suffix\n",
-        "    if not found:\n        return None\n    place, suffix = found[0], turn.suffix\n",
+        " or (len(found) > 1 and plainly_named(turn.message) != turn.message):",
+        ":",
         CLOSES,
     ),
     Fault(

@@ -63,7 +63,10 @@ def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | R
     """Return the close that begins where the turn's `own` ids are over."""
     tail, size = located.seam.tail, len(turn.suffix)
     if tail[own : own + size] == turn.suffix:
-        return Cut(own, (yield from _closed(turn, located, own)))
+        closed = yield from _closed(turn, located, own)
+        # Apertus goes on with the results in the same turn: nothing closes the call.
+        if closed or not own or tail[own] in (turn.stop, *turn.stops):
+            return Cut(own, closed)
     # GLM and gpt-oss close a turn with the next role's marker, or nothing that the suffix would show.
     if tail[own : own + 1] and tail[own] in (turn.stop, *turn.stops):
         return Cut(own, 0)
@@ -72,7 +75,7 @@ def _cut(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[Cut | R
 
 def _unclosed(turn: SampledTurn, otherwise: Refusal) -> Refusal:
     """Return why a call's turn is not closed: the stop that it ended with, if that is not known."""
-    if turn.stop is None or turn.stop in turn.stops:
+    if turn.stop is None:
         return otherwise
     return Refusal(
         Reason.ODD_STOP,

@@ -224,7 +224,7 @@ def _depends_on_content(turn: SampledTurn, proof: Proof) -> Questions[str | None
         *_, other = located.ways(located.context)
         ids = () if form.turn.get("content") is not None else (yield from _taken(located, other))
         return "a call has an empty content in place of none" if ids and not proof.ends(ids) else None
-    # A turn that nobody knows may say nothing, too: that is not asked about.
+    # An unknown turn may say nothing, too: that is not asked about.
     if any(text.strip() for text in texts_in(form.turn)) or form.turn is not turn.message or turn.others:
         return None
     tail = proof.ids[first_stop(turn, proof.ids[: proof.cut.closed]) :]

@@ -132,7 +132,8 @@ class Oracle:
     ) -> tuple[Answer, ...]:
         """Return the right next prompts after a turn; nothing if a new message is lost.
 
-        An odd stop may be kept before what the template writes, or be replaced by it.
+        An odd stop may be kept before what the template writes, or be replaced by it. A turn that was cut may
+        end with the beginning of its close.
         """
         tail = self.tail(messages, place)
         if tail is None:
@@ -144,6 +145,9 @@ class Oracle:
         found = [_answer(before, ids, spans, count)]
         if not turn.cut and not count:
             found.append(_answer(before[:-1], ids, spans, 0))
+        begun = sampled_of(turn.sampled, ids, ()) if turn.cut else 0
+        if begun:  # of its close, or text that is written alike
+            found.append(_answer(before, ids, spans, begun))
         return tuple(found)
 
     def _spans(

@@ -67,7 +67,7 @@ async def test_a_second_gateway_knows_what_the_first_has_learned(
     assert max(first) > 30
     assert max(second[:2]) <= 3
     assert second[2] <= 7  # its turn says nothing, which no case has
-    assert max(without) > 20  # a template may end turns in another way where there are tools
+    assert max(without) > 3  # a template may end turns in another way where there are tools
 
 
 def test_equal_tools_and_arguments_are_one_rendering_and_the_oldest_goes() -> None:
