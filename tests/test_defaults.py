@@ -25,6 +25,7 @@ from tito_core.samples import (
     RowPer,
     TurnRule,
 )
+from tito_core.seams.history import OFF, UNLIKELY
 from tito_core.seams.seam import SHORT
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.samples.line_groups import Group
@@ -75,7 +76,16 @@ STATED: dict[str, dict[str, Any]] = {
         "missing_row": MissingRow.SHORTER,
     },
     "tito_core.seams.profile.Profile": {"version": 2},
-    "tito_core.seams.prove.SampledTurn": {"after": "user", "history_known": True},
+    "tito_core.message.Summary": {"instructed": -1},
+    "tito_core.seams.experiments.Experiment": {"needed": True},
+    "tito_core.seams.history.Past": {
+        "role": "user",
+        "tool": UNLIKELY,
+        "words": OFF,
+        "shown": 1,
+        "more": True,
+    },
+    "tito_core.seams.turn.SampledTurn": {"after": "user", "history_known": True},
     "tito_io.samples.line_groups.LineGrouper": {"make_calls": True},
     "tito_io.samples.line_groups.ReadOptions": {"group": Group.ID, "max_line": 256 << 20},
     "tito_io.serve.fetch.ImageFetcher": {"most_bytes": 20 << 20, "most_together": 64 << 20, "seconds": 20.0},

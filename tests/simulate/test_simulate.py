@@ -61,7 +61,7 @@ def test_a_seed_repeats_itself_in_another_process_too() -> None:
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn whose client is gone stays in the rows, and counts as received."""
     monkeypatch.setattr(Session, "take_back", Session.received)
-    assert any(run(seed).violations for seed in range(40))
+    assert any(run(seed).violations for seed in range(80))
 
 
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.what)

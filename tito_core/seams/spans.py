@@ -121,7 +121,24 @@ def _tail(proof: Proof, environment: Environment, *, speaking: bool = True) -> Q
     located = proof.located
     ids = yield from ask(located.messages(environment), add_generation_prompt=speaking, since=located.since)
     before = located.seam.ids[: located.seam.place + proof.cut.place]
-    return ids[len(before) :] if ids[: len(before)] == before else ()
+    if speaking:
+        return ids[len(before) :] if ids[: len(before)] == before else ()
+    return _after(before, ids)
+
+
+def _after(before: tuple[int, ...], ids: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what follows the turn that ends `before`; empty where it is not in `ids`.
+
+    Qwen3's template writes the turn's reasoning only until a user's message follows.
+
+    >>> _after((1, 2, 3), (1, 9, 2, 3, 7))
+    (7,)
+    """
+    shared = common_prefix(before, ids)
+    rest = before[shared:]
+    starts = range(shared, len(ids) - len(rest) + 1) if rest else (shared,)
+    found = [start + len(rest) for start in starts if ids[start : start + len(rest)] == rest]
+    return ids[found[0] :] if len(found) == 1 else ()
 
 
 def _piece(proof: Proof, short: Environment, tail: tuple[int, ...], place: int, end: int) -> Questions[Piece]:

@@ -333,12 +333,12 @@ def test_an_interrupted_rollout_that_is_written_to_a_file_ends_with_130(tmp_path
 
 SWITCHED = KEEPING.replace(
     "<|turn|>assistant\n{% endif %}",
-    "<|turn|>assistant\n{% if 'loud' in messages[0].content %}!{% endif %}{% endif %}",
+    "<|turn|>assistant\n{% if messages[0].content|length == 7 %}!{% endif %}{% endif %}",
 )
-"""A template in which the first message has a say in how every later prompt ends."""
+"""A template in which the length of the first message has a say in how every later prompt ends."""
 
 
-@pytest.mark.parametrize(("first", "differing"), [("loud", 3), ("calm", 0)])
+@pytest.mark.parametrize(("first", "differing"), [("loudest", 3), ("calm", 0)])
 def test_turns_that_are_checked_are_counted(tmp_path: Path, first: str, differing: int) -> None:
     folder = replace(write_family(tmp_path / "family"), chat_template__jinja=SWITCHED)
     script = ("--script", str(wordy(tmp_path, first, "b", "c", "d")))
