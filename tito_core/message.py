@@ -170,9 +170,8 @@ class Messages(Shared[dict[str, Any]]):
             later = link.part[max(len(self.opening) - link.start, 0) :]
             texts = [text for one in later if one["role"] != "assistant" for text in texts_in(one)]
             known = known.union(word for word in words if any(word in text for text in texts))
-            object.__setattr__(
-                link, "said", (words, known)
-            )  # a cache: the value follows from the frozen fields
+            # A cache: the value follows from the frozen fields.
+            object.__setattr__(link, "said", (words, known))
         return known
 
     @property

@@ -25,8 +25,8 @@ FAULTS = (
     Fault(
         "the id before a close is not compared",
         "seams/close.py",
-        "            max(run + 1, place + 2),\n",
-        "            run + 1,\n",
+        "max(run + 1, place + 2), tail[place + 1 :]",
+        "run + 1, tail[place + 1 :]",
         CLOSES,
     ),
     Fault(

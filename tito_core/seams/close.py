@@ -20,7 +20,7 @@ from ..questions import Questions, ask
 from ..refusal import Reason, Refusal
 from .history import ANSWER, SYSTEM, USER
 from .seam import OTHER, SHORT, after, common_prefix
-from .turn import LocatedTurn, SampledTurn
+from .turn import Environment, LocatedTurn, SampledTurn
 from .turn_form import calls_of, plainly_named
 
 MISMATCH = Refusal(Reason.CLOSE_MISMATCH, "after the turn the template does not write the suffix")
@@ -254,20 +254,30 @@ def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...] | None]:
     return (yield from _before(located, {**other, "content": text}))
 
 
-def _before(located: LocatedTurn, message: dict[str, object]) -> Questions[tuple[int, ...] | None]:
-    """Return how much of the tail stands there before another message; None if the template rejects that.
-
-    Before one of another role the turn may be written with other reasoning. It is found there by its text.
-    """
-    seam = located.seam
+def _before(located: LocatedTurn, message: dict[str, Any]) -> Questions[tuple[int, ...] | None]:
+    """Return how much of the tail stands there before another message; None if the template rejects that."""
     try:
-        ids = yield from ask(located.messages((message,)), since=located.since)
-        if ids[: seam.place] == seam.ids[: seam.place]:
-            return seam.tail[: common_prefix(ids, seam.ids) - seam.place]
-        ids = yield from ask(located.messages((message,), seam.said), since=located.since)
+        found = yield from following_questions(located, (message,))
     except TemplateRefused:
         return None
-    return seam.tail[: common_prefix(after(seam.text, ids) or (), seam.tail)]
+    return located.seam.tail[: common_prefix(found or (), located.seam.tail)]
+
+
+def following_questions(
+    located: LocatedTurn, environment: Environment, *, speaking: bool = True
+) -> Questions[tuple[int, ...] | None]:
+    """Ask what stands after the turn's text before other messages; None where the text is not found.
+
+    The turn may be written with other reasoning there: Qwen3's template writes it until a user's message
+    follows. Then it is found by its text.
+    """
+    seam = located.seam
+    asked = located.messages(environment)
+    ids = yield from ask(asked, add_generation_prompt=speaking, since=located.since)
+    if ids[: seam.place] == seam.ids[: seam.place]:
+        return ids[seam.place :]
+    asked = located.messages(environment, seam.said)
+    return after(seam.text, (yield from ask(asked, add_generation_prompt=speaking, since=located.since)))
 
 
 def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[int | Refusal]:
@@ -292,10 +302,7 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
         return 0
     run = next((size for size, one in enumerate(reversed(end)) if one != end[-1]), len(end))
     for place in reversed(inside):
-        size, rest = (
-            max(run + 1, place + 2),
-            tail[place + 1 :],
-        )  # an id before the close shows where it begins
+        size, rest = max(run + 1, place + 2), tail[place + 1 :]  # an id before it shows where it begins
         before = ids[: len(ids) - len(rest)]
         if size <= len(end) and ids[len(before) :] == rest and before[-size:] == end[-size:]:
             return place + 1

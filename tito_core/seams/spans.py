@@ -15,6 +15,7 @@ from ..errors import TemplateRefused
 from ..message import texts_in
 from ..questions import Questions, ask, in_parts, relayed
 from ..refusal import Reason, Refusal
+from .close import following_questions
 from .prove import Proof
 from .seam import common_prefix
 from .turn import Environment
@@ -81,7 +82,7 @@ def _spans(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal]:
         ends, pieces = [], []
         for place in range(len(short)):
             last = place == len(short) - 1
-            silent = tail if last else (yield from _tail(proof, short[: place + 1], speaking=False))
+            silent = tail if last else (yield from _silent_tail(proof, short[: place + 1]))
             ends.append(len(tail) - proof.generation_prompt if last else common_prefix(tail, silent))
             pieces.append((yield from _piece(proof, short, tail, place, ends[-1])))
             clear &= last or bool(pieces[-1].ids) or _shows_end(short[place], silent, ends[-1])
@@ -116,29 +117,19 @@ def _shows_end(message: dict[str, Any], silent: tuple[int, ...], end: int) -> bo
     return message["role"] != "assistant" or end == len(silent)
 
 
-def _tail(proof: Proof, environment: Environment, *, speaking: bool = True) -> Questions[tuple[int, ...]]:
+def _tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
     """Return what another environment adds after the turn; empty where the turn is not written the same."""
     located = proof.located
-    ids = yield from ask(located.messages(environment), add_generation_prompt=speaking, since=located.since)
+    ids = yield from ask(located.messages(environment), since=located.since)
     before = located.seam.ids[: located.seam.place + proof.cut.place]
-    if speaking:
-        return ids[len(before) :] if ids[: len(before)] == before else ()
-    return _after(before, ids)
+    return ids[len(before) :] if ids[: len(before)] == before else ()
 
 
-def _after(before: tuple[int, ...], ids: tuple[int, ...]) -> tuple[int, ...]:
-    """Return what follows the turn that ends `before`; empty where it is not in `ids`.
-
-    Qwen3's template writes the turn's reasoning only until a user's message follows.
-
-    >>> _after((1, 2, 3), (1, 9, 2, 3, 7))
-    (7,)
-    """
-    shared = common_prefix(before, ids)
-    rest = before[shared:]
-    starts = range(shared, len(ids) - len(rest) + 1) if rest else (shared,)
-    found = [start + len(rest) for start in starts if ids[start : start + len(rest)] == rest]
-    return ids[found[0] :] if len(found) == 1 else ()
+def _silent_tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
+    """Return the same without a generation prompt, where the turn's reasoning may be written otherwise."""
+    found = yield from following_questions(proof.located, environment, speaking=False)
+    call = proof.located.seam.tail[: proof.cut.place]
+    return found[len(call) :] if found is not None and found[: len(call)] == call else ()
 
 
 def _piece(proof: Proof, short: Environment, tail: tuple[int, ...], place: int, end: int) -> Questions[Piece]:
