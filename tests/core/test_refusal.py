@@ -63,10 +63,10 @@ def test_a_result_that_quotes_a_call_of_an_earlier_turn_depends_on_the_history()
     assert found == Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {SAME_ID}")
 
 
-def test_a_system_message_without_a_trace_after_the_turn_is_refused() -> None:
-    found = refused(
-        "system_first", [example.user()], example.assistant(), {"role": "system", "content": "Be kind."}
-    )
+@pytest.mark.parametrize("content", ["Be kind.", ""])
+def test_a_system_message_without_a_trace_after_the_turn_is_refused(content: str) -> None:
+    system = {"role": "system", "content": content}
+    found = refused("system_first", [example.user()], example.assistant(), system)
     assert found == Refusal(Reason.SWALLOWED, "a system message leaves no trace after the turn")
 
 

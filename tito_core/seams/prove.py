@@ -21,7 +21,14 @@ from ..message import Message, texts_in
 from ..normalization.clean import lengthened, says
 from ..questions import Questions, Rendered, ask, ask_rendered, bounded, in_parts, relayed
 from ..refusal import Reason, Refusal
-from .close import Cut, cut_questions, first_stop, sampled_close_questions, whole_close_questions
+from .close import (
+    Cut,
+    cut_questions,
+    first_stop,
+    following_questions,
+    sampled_close_questions,
+    whole_close_questions,
+)
 from .experiments import Experiment, experiments
 from .history import STYLES, Context
 from .seam import SHORT, Seam, Unlocated, after, common_prefix, grown, seam_questions
@@ -382,6 +389,17 @@ def _after(located: LocatedTurn, environment: Environment) -> Questions[tuple[in
     return ids[place:] if ids[:place] == located.seam.ids[:place] else ()
 
 
+def _followed(located: LocatedTurn, environment: Environment) -> Questions[tuple[int, ...] | None]:
+    """Return what stands after the turn's text; None if the template rejects the messages, or loses it.
+
+    Without an empty system text that the template moves to the front, the front differs, and not the tail.
+    """
+    try:
+        return (yield from following_questions(located, environment))
+    except TemplateRefused:
+        return None
+
+
 def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Questions[Refusal | None]:
     """Return why a message is not shown to be written once; `longer` is the tail with more text in it."""
     message, tail = located.environment[place], located.seam.tail
@@ -396,8 +414,8 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
     # Tools that found nothing answer with an empty list, as MCP's do.
     others = (*located.environment[:place], *located.environment[place + 1 :])
-    if not content and not calls_of(message) and (yield from _after(located, others)) != tail:
-        return None  # it has no text to lose, and something is written for it
+    if not content and not calls_of(message) and (yield from _followed(located, others)) != tail:
+        return None  # it has no text to lose, and something is written for it after the turn
     if content and texts_in(message) == []:
         form = f"the content of a {role} message is of type {type(content).__name__}, and has no texts"
         return Refusal(Reason.UNPROVEN_TAIL, form)
