@@ -20,7 +20,7 @@ from tests.frameworks.renderers.models import (
     model,
     result,
 )
-from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED
+from tests.frameworks.renderers.refused import REFUSED
 from tito_io.integrations.next_prompts import NextPrompts, RefusedError
 
 
@@ -44,11 +44,10 @@ def test_a_bridge_keeps_all_ids_and_writes_what_the_template_writes(
     prompt, completion = one.sampled([SYSTEM, QUESTION], case)
     if remembered:
         renderer.render([SYSTEM, QUESTION], tools=case.tools, add_generation_prompt=True)
-    refused = REFUSED if remembered else REFUSED | NEED_HISTORY
     bridged = renderer.bridge_to_next_turn(prompt, completion, case.after, tools=case.tools)
-    if (name, shape) in refused:
+    if (name, shape) in REFUSED:
         assert bridged is None
-        assert dict(renderer.prompts.refused) == {refused[name, shape]: 1}
+        assert dict(renderer.prompts.refused) == {REFUSED[name, shape]: 1}
         return
     before = len(prompt) + len(completion)
     assert bridged.token_ids[:before] == [*prompt, *completion]

@@ -14,13 +14,15 @@ from tests.frameworks.renderers.models import (
     conversations,
     model,
 )
-from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED, RESULTS
+from tests.frameworks.renderers.refused import REFUSED, RESULTS
 from tito_core import TemplateRefused
 
 ANALYSIS = "<|channel|>analysis<|message|>"
 SECOND = "<|end|><|start|>functions.weather to=assistant<|channel|>commentary<|message|>"
 RETURN = "## Return of functions.weather:{}"
 DIFFERENT = {
+    # The template ends no tool outputs before a user's message.
+    ("deepseek-v3", "tool then user"): ("", "tool▁outputs▁end\uff5c><\uff5c"),
     # The template writes nothing where a turn was cut; by hand it is closed with the end of a text.
     **{("glm4.5", shape): ("", "<|endoftext|>") for shape in SHAPES if "cut" in shape},
     # By hand, the generation prompt is longer than the template's. After a final answer the template has an
@@ -69,7 +71,7 @@ def test_a_bridge_is_the_one_by_hand(name: str, shape: str) -> None:
         renderer.bridge_to_next_turn(prompt, completion, case.after, tools=case.tools)
         for renderer in (one.renderer(thinking_retention="all"), one.by_hand(thinking_retention="all"))
     )
-    if (name, shape) in REFUSED | NEED_HISTORY:
+    if (name, shape) in REFUSED:
         assert own is None
         assert hand is not None
         return

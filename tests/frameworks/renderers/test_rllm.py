@@ -7,7 +7,7 @@ import pytest
 from renderers import DefaultRendererConfig, create_renderer
 
 from tests.frameworks.renderers.models import NAMES, OWN, QUESTION, SYSTEM, TOOLS, Case, Model, case_of, model
-from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED
+from tests.frameworks.renderers.refused import REFUSED
 from tests.frameworks.renderers.rllm import Session
 
 SHAPES = ("tool", "user", "two tools", "tool then user", "user after a cut turn", "user")
@@ -41,8 +41,7 @@ def test_prompts_after_the_first_go_by_ids(name: str) -> None:
         messages = [*messages, {**case.turn, "reasoning_content": ""}, *case.after]
     written = talk.chat(messages, cases(one)[0].tools)
     last = talk.turn(messages, cases(one)[0].tools, [1])
-    needs = [(name, shape) in NEED_HISTORY for shape in SHAPES if (name, shape) not in REFUSED]
-    assert talk.by_ids == [False, *(not one for one in needs)]
+    assert talk.by_ids == [False, *(True for shape in SHAPES if (name, shape) not in REFUSED)]
     tail = last[len(kept) :] if talk.by_ids[-1] else last
     assert tail == written[len(written) - len(tail) :]
 

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tests.frameworks.renderers.models import HAND, QUESTION, SYSTEM, Model, case_of, model
-from tests.frameworks.renderers.refused import NEED_HISTORY, REFUSED
+from tests.frameworks.renderers.refused import REFUSED
 from tests.model_folders import FAMILIES
 
 TURN, RUNS = 500, 15
@@ -85,7 +85,7 @@ def main(counts: list[int], new: int) -> None:
     print("family shape prompt first own unknown hand own/hand")  # noqa: T201  # it is a command
     for name in HAND if FAMILIES.is_dir() else ():
         for shape in ("user", "tool", "two tools"):
-            for count in counts if (name, shape) not in REFUSED | NEED_HISTORY else ():
+            for count in counts if (name, shape) not in REFUSED else ():
                 one = times(model(name), shape, count, new)
                 figures = (one.first, one.own, one.unknown, one.hand, one.own / one.hand)
                 print(name, shape, one.prompt, *(f"{figure:.2f}" for figure in figures))  # noqa: T201  # likewise
