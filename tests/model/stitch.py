@@ -91,7 +91,7 @@ def after(  # noqa: PLR0913  # as above
     if truncated is False or (truncated is None and not stops):
         said = [tail for tail in found if not tail.closed and tail.last == list(step.ids)[-1:]]
         joined += [join(step, tail, Policy(), stops, truncated=True, counted=counted) for tail in said]
-    # A turn that ends inside of its close, as its words show: cut there, or with a stop that nobody knows.
+    # A turn that ends inside of its close, as its words show: cut there, or with a stop that is not known.
     if truncated or not set(list(step.ids)[-1:]) & set(stops):
         joined += [
             join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
@@ -182,7 +182,7 @@ def already_sampled(
     one id with the turn's last word. Else what counts is the longest run of ids that ends the turn and
     begins the tail, up to the close's end, or one id further where the next opener is the stop. It reaches
     the first known stop. A stop that stands in the close several times was sampled as often as the turn
-    ends with it, but at most `most` times where nobody knows where the turn begins.
+    ends with it, but at most `most` times where it is unknown where the turn begins.
     """
     close = tail[: closed + (not set(stops) & set(tail[:closed]))]
     marks = [place for place, index in enumerate(close) if index in stops]

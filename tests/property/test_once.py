@@ -1,7 +1,7 @@
 """Law 7. Once.
 
 Each new message stands in the next prompt exactly once, whatever ids its calls and results have: equal ones,
-missing ones, ones that nobody called, in any order. It holds however much is known. A template that drops a
+missing ones, ones without a call, in any order. It holds however much is known. A template that drops a
 message, or writes it twice, is refused.
 """
 
