@@ -151,6 +151,15 @@ def written(
     return {places[min(said, len(places)) - 1]} if places else set()
 
 
+def named_like_stop(step: Step, toy: Toy) -> bool:
+    """Return whether a tool's name or a call's id spells the close: a documented limit."""
+    called = [
+        (call["function"].get("name"), call.get("id"))
+        for call in unwrapped(step.messages[-1]).get("tool_calls") or ()
+    ]
+    return bool(toy.close) and any(toy.close in str(one) for one in called)
+
+
 @attrs.frozen
 class Answer:
     """One right answer: the ids, and what was done to get them."""

@@ -66,6 +66,13 @@ def test_a_known_stop_that_stands_twice_in_the_close_was_sampled_as_often_as_the
     assert overlap([56, 7], [6, 7, 7, 1], 3) == 0
 
 
+def test_where_a_turn_went_on_after_a_stop_a_shorter_overlap_is_no_longer_one() -> None:
+    """All of the close with a merged beginning, or the first half of it, as it stands there."""
+    assert overlap([5, 7, 6, 7], [6, 7, 6, 7, 1], 4, [7]) == 0
+    assert overlap([56, 7, 6, 7], [6, 7, 6, 7, 1], 4, [7]) == 0
+    assert overlap([6, 7, 6, 7], [6, 7, 6, 7, 1], 4, [7]) == 4
+
+
 def test_what_stands_before_the_next_opener_was_sampled_with_it() -> None:
     """Where the suffix does not show it, because it depends on what follows."""
     assert overlap([5, 6, 6, 7], [6, 6, 7, 1], 0, [7]) == 3

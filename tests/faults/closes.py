@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 CLOSES = ("tests/core/seams/test_closes.py",)
+CLOSED = ("tests/core/seams/test_close.py",)
 JOINED = ("tests/core/test_join.py",)
 
 FAULTS = (
@@ -18,15 +19,15 @@ FAULTS = (
     Fault(
         "a turn that ends inside of its close sampled nothing of it",
         "seams/close.py",
-        "            return place + 1\n",
+        "            return sampled\n",
         "            return 0\n",
         CLOSES,
     ),
     Fault(
         "the id before a close is not compared",
         "seams/close.py",
-        "max(run + 1, place + 2), tail[place + 1 :]",
-        "run + 1, tail[place + 1 :]",
+        "max(run, sampled) + 1 if",
+        "run + 1 if",
         CLOSES,
     ),
     Fault(
@@ -49,5 +50,19 @@ FAULTS = (
         "is not None or end <= len(shared):",
         "is not None or True:",
         CLOSES,
+    ),
+    Fault(
+        "an id that is one of a turn's text and its close is an odd stop",
+        "seams/close.py",
+        "if odd or tail[place] == end[-1]]",
+        "if tail[place] == end[-1]]",
+        CLOSED,
+    ),
+    Fault(
+        "a turn that went on after a stop sampled its whole close, or half of it",
+        "seams/close.py",
+        "return 0 if 0 < exact < by_stop else max(exact, by_stop)",
+        "return max(exact, by_stop)",
+        JOINED,
     ),
 )

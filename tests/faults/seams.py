@@ -301,8 +301,8 @@ FAULTS = (
     Fault(
         "the close of a cut turn may have been sampled",
         "recheck.py",
-        "return shown and _equals_tail(",
-        "return _equals_tail(",
+        "(merged or (cut and equal))",
+        "merged",
         PROFILED,
     ),
     Fault(

@@ -22,8 +22,8 @@ FAULTS = (
     Fault(
         "the smallest overlap is used",
         "seams/close.py",
-        "for count in range(len(end), max(least, by_stop + 1) - 1, -1):",
-        "for count in range(max(least, by_stop + 1), len(end) + 1):",
+        "sizes = range(len(end), least - 1, -1)",
+        "sizes = range(least, len(end) + 1)",
         JOINED,
     ),
     Fault(

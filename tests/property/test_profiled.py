@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from tests.profiles import tries
-from tito_core import Policy, Refusal, Rendered, Step, Stitched, answer, locate, stitch_questions
+from tito_core import Policy, Refusal, Rendered, Stitched, answer, locate, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.recheck import recheck_questions
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode, Profile
-from tito_core.seams.turn_form import calls_of
-from tito_core.testing.readings import unwrapped
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs
 from tito_core.testing.toys import TOYS, Message, Toy
 from tito_core.testing.toys.dependent import first_call_name, numbered_hello, thinking_switch
@@ -101,17 +99,9 @@ def check(stitch_input: StitchInput, way: str) -> None:
     if (
         isinstance(found, Stitched)
         and right is not None
-        and not named_like_stop(found.step, stitch_input.toy)
+        and not oracle.named_like_stop(found.step, stitch_input.toy)
     ):
         assert found.ids.tolist() in [one.ids for one in right]
-
-
-def named_like_stop(step: Step, toy: Toy) -> bool:
-    """Return whether a tool's name or a call's id spells the close: a documented limit."""
-    called = [
-        (call["function"].get("name"), call.get("id")) for call in calls_of(unwrapped(step.messages[-1]))
-    ]
-    return bool(toy.close) and any(toy.close in str(one) for one in called)
 
 
 @given(ANY_INPUT, WAYS)

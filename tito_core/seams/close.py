@@ -290,22 +290,26 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     tail, end = located.seam.tail[cut.place :], turn.end
     if end[-1] in turn.stops or (turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)):
         return 0
-    inside = [place for place in range(cut.closed) if tail[place] == end[-1]]
-    if not inside:
-        return 0
-    if turn.others:
+    # The last id of a turn that ended with no stop of the template may be one of its text and its close.
+    odd = turn.stop is not None
+    ends = [place + 1 for place in range(cut.closed) if odd or tail[place] == end[-1]]
+    if turn.others and end[-1] in tail[: cut.closed]:
         return IN_CLOSE
+    if turn.others or not ends:
+        return 0
     try:
         # Of the whole: it does not say the text from which on the ids of the others are enough.
         ids = yield from ask((*located.context, turn.message, *located.environment))
     except TemplateRefused:
         return 0
     run = next((size for size, one in enumerate(reversed(end)) if one != end[-1]), len(end))
-    for place in reversed(inside):
-        size, rest = max(run + 1, place + 2), tail[place + 1 :]  # an id before it shows where it begins
+    for sampled in reversed(ends):
+        # An id before it shows where the close begins, unless that is in the last id itself.
+        size = max(run, sampled) + 1 if tail[sampled - 1] == end[-1] else 1
+        rest = tail[sampled:]
         before = ids[: len(ids) - len(rest)]
         if size <= len(end) and ids[len(before) :] == rest and before[-size:] == end[-size:]:
-            return place + 1
+            return sampled
     return 0
 
 
@@ -395,8 +399,8 @@ def overlap(
     2
     >>> overlap([56, 7], [6, 7, 1], 2), overlap([56, 7], [6, 7, 1], 2, [7])
     (0, 2)
-    >>> overlap([56, 7], [6, 7, 1, 7], 4, [7])
-    2
+    >>> overlap([56, 7], [6, 7, 1, 7], 4, [7]), overlap([5, 7, 6, 7], [6, 7, 6, 7], 4, [7])
+    (2, 0)
     """
     first = next((place + 1 for place, index in enumerate(tail) if index in stops), 0)
     if counted and first > closed and tuple(turn[-first:]) == tuple(tail[:first]):
@@ -409,7 +413,7 @@ def overlap(
         return same[0]
     by_stop = same[: end.count(end[-1]) if counted else 1][-1] if same else 0
     least = 1 + min((place for place, index in enumerate(close) if index in stops), default=0)
-    for count in range(len(end), max(least, by_stop + 1) - 1, -1):  # the largest: a suffix may overlap itself
-        if end[-count:] == tuple(tail[:count]):
-            return count
-    return by_stop
+    sizes = range(len(end), least - 1, -1)  # the largest: a suffix may overlap itself
+    exact = next((count for count in sizes if end[-count:] == tuple(tail[:count])), 0)
+    # An engine that went on after a stop: what the turn sampled of its close is not shown.
+    return 0 if 0 < exact < by_stop else max(exact, by_stop)

@@ -32,7 +32,7 @@ from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 from tito_core.seams.prove import Proof
 from tito_core.seams.turn import SampledTurn
-from tito_core.testing.toys import LOCAL_TOYS
+from tito_core.testing.toys import LOCAL_TOYS, toy_named
 
 CHATML = next(toy for toy in LOCAL_TOYS if toy.name == "chatml")
 
@@ -302,6 +302,18 @@ def test_the_message_of_a_cut_turn_shows_how_much_of_its_close_it_sampled(
 ) -> None:
     found = continued(ENDS_INSIDE, example.assistant(content), said, QUESTION, policy, truncated=True)
     assert found == {f"{right}[user]\nWhen?\n[assistant]\n"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_last_id_of_an_odd_turn_may_be_one_of_its_text_and_its_close(policy: Policy) -> None:
+    """A template without special tokens closes a turn with a line break, which merges with a letter."""
+    toy, asked, said = toy_named("plain_text"), example.user(), {"role": "assistant", "content": "a"}
+    sampled = toy.encode("a\n")
+    assert len(sampled) == 1
+    prompt = toy([asked], add_generation_prompt=True)
+    step = Step(prompt=[asked], completion=[said], prompt_ids=prompt, completion_ids=sampled)
+    found = stitch([step], [asked, said, example.user("b")], toy.suffix, toy, policy=policy)
+    assert found == [*step.ids, *toy.encode("USER: b\nASSISTANT: ")]
 
 
 @pytest.mark.parametrize("said", ["At nine.", "At nine.</a>", "At nine.</a></a>"])
