@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -66,10 +65,6 @@ def lengthened(
     )
 
 
-LETTER = re.compile(r"[^\W_](?![^<>]*>)")
-"""A letter or digit that is no part of a tag: a text may spell a special token, such as `<think>`."""
-
-
 def _longer(message: Plain, words: int) -> Plain:
     """Return a message with more text. An empty text beside calls stays empty: it may not be written."""
     if calls_in(message) and not message.get("content"):
@@ -90,5 +85,20 @@ def _more(content: Any, text: str) -> Any:
     if not isinstance(content, str | None):
         return content
     words = content or ""
-    place = max((found.end() for found in LETTER.finditer(words)), default=len(words))
+    place = _end_of_words(words)
     return f"{words[:place]}{text}{words[place:]}"
+
+
+def _end_of_words(text: str) -> int:
+    """Return the place after the last letter or digit that is no part of a tag; the end without one.
+
+    A text may spell a special token, such as `<think>`.
+    """
+    inside = False
+    for place in range(len(text), 0, -1):
+        mark = text[place - 1]
+        if mark in "<>":
+            inside = mark == ">"
+        elif mark.isalnum() and not inside:
+            return place
+    return len(text)

@@ -110,6 +110,21 @@ def test_a_text_beside_calls_is_longer_and_the_names_are_not() -> None:
     assert lengthened([calling(content="")], [0]) == (calling(content=" more"),)  # it has no calls
 
 
+@pytest.mark.parametrize(
+    ("text", "longer"),
+    [("a <think>", "a more <think>"), ("<a> > b", "<a> > b more"), ("<<<", "<<< more"), ("<7", "<7 more")],
+)
+def test_no_word_goes_into_a_tag(text: str, longer: str) -> None:
+    assert lengthened([user(text)], [0]) == (user(longer),)
+
+
+@pytest.mark.parametrize("text", ["a b " * 100_000, "." * 400_000, f"<{'a' * 400_000}>"])
+def test_a_long_text_is_read_once(text: str) -> None:
+    """Files and pages stand in tool results; looking for a tag from each letter would take minutes."""
+    (message,) = lengthened([user(text)], [0])
+    assert len(message["content"]) == len(text) + len(" more")
+
+
 def test_graded_messages_grow_by_one_word_more_each() -> None:
     """Then the text of one does not pass for that of another."""
     environment = [user("a"), calling(call("f")), user([part("b")]), user(None)]
