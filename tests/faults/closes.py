@@ -65,4 +65,11 @@ FAULTS = (
         "return max(exact, by_stop)",
         JOINED,
     ),
+    Fault(
+        "the beginning of the next opener is taken for the close",
+        "seams/close.py",
+        "begun = size and (turn.stops or turn.stop not in always[:-size])",
+        "begun = size",
+        CLOSES,
+    ),
 )

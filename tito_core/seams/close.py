@@ -181,7 +181,9 @@ def _last_close(always: tuple[int, ...], rest: tuple[int, ...], turn: SampledTur
         return Cut(len(always) - len(later), len(later))  # its first id may be one with the end of the call
     sizes = range(min(len(suffix), len(always)), 0, -1)
     size = next((size for size in sizes if always[-size:] == suffix[:size]), 0)
-    if size or turn.stops or (suffix and rest[: len(suffix)] == suffix):
+    # Where tags are text, the next opener begins like the close.
+    begun = size and (turn.stops or turn.stop not in always[:-size])
+    if begun or turn.stops or (suffix and rest[: len(suffix)] == suffix):
         return len(always) - size
     if always[-1:] == (turn.stop,) and always.count(turn.stop) == 1:
         return Cut(len(always) - 1, 1)
@@ -290,8 +292,8 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     tail, end = located.seam.tail[cut.place :], turn.end
     if end[-1] in turn.stops or (turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)):
         return 0
-    # The last id of a turn that ended with no stop of the template may be one of its text and its close.
-    odd = turn.stop is not None
+    # Where no stops are known, the last id may be one of the turn's text and its close.
+    odd = turn.stop is not None and not turn.stops
     ends = [place + 1 for place in range(cut.closed) if odd or tail[place] == end[-1]]
     if turn.others and end[-1] in tail[: cut.closed]:
         return IN_CLOSE

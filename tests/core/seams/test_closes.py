@@ -32,6 +32,7 @@ from tito_core import (
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 from tito_core.testing.toys import toy_named
+from tito_core.testing.toys.tokenizer import Tokenizer
 
 Plain = dict[str, Any]
 SAID: Plain = {"role": "assistant", "content": "Fjord"}
@@ -219,6 +220,27 @@ def test_a_close_that_stands_in_a_call_does_not_end_it(known: dict[str, Any]) ->
     found = Bridge(tokenize).extend(ids, [result("7")], **known)
     assert isinstance(found, Extension), found
     assert found.added == tuple(encode("<t>7\n<a>"))
+
+
+SPLITS = Tokenizer(specials=(), merges=("\n<",))
+
+
+def writes_tags(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write tags as text: a close and the next opener begin alike, and an id reaches into each.
+
+    Another one ends a conversation.
+    """
+    texts = [f"<|{m['role']}|>\n{called(m)}\n<|end|>\n" for m in messages]
+    return SPLITS.encode("".join(texts) + ("<|assistant|>\n" if add_generation_prompt else "<|over|>\n"))
+
+
+def test_the_beginning_of_the_next_opener_is_not_that_of_the_close() -> None:
+    """No stops are known, nor whether the turn was cut: it may have ended with the close's first id."""
+    ids = [*writes_tags([HELLO], add_generation_prompt=True), *SPLITS.encode("[{}]\n<")]
+    bridge = Bridge(writes_tags, suffix=SPLITS.encode("\n<|end|>\n"))
+    found = bridge.extend(ids, [result("7")], turn=CALLING, history=[HELLO])
+    right = SPLITS.encode("|end|>\n<|tool|>\n7\n<|end|>\n<|assistant|>\n")
+    assert isinstance(found, Refusal) or found.added == tuple(right)
 
 
 def skips_last_call(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
