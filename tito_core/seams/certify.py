@@ -18,9 +18,9 @@ from ..questions import Question, Questions, ask, bounded, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .experiments import LOOP_GOES_ON, Experiment, experiments
-from .history import STYLES, Context, Past, akin_histories
+from .history import Context, Past, akin_histories
 from .profile import CERTIFIED_LOOPS, Case, Mode, Recipe, recognize
-from .prove import Proof, Taken, dropped_questions, first_taken, show_questions
+from .prove import Proof, Taken, disagreement_questions, dropped_questions, first_taken, show_questions
 from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
 from .turn import Environment, SampledTurn
@@ -113,12 +113,11 @@ class CaseSample:
     environment: Environment
 
     @property
-    def rows(self) -> tuple[Experiment, ...]:
-        """The experiments, and one in a tool loop that goes on as it may in a known case."""
+    def loops(self) -> tuple[Experiment, ...]:
+        """A tool loop that goes on, as it may in a known case."""
         after = self.turn.after
         loops = [Past(role=after, loop=(after,))] * ((after,) in CERTIFIED_LOOPS)
-        looped = (Experiment(LOOP_GOES_ON, past.histories, needed=False) for past in loops)
-        return (*experiments(self.turn, self.environment), *looped)
+        return tuple(Experiment(LOOP_GOES_ON, past.histories, needed=False) for past in loops)
 
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
@@ -126,9 +125,8 @@ def _certified(wanted: CaseToShow) -> Questions[Case]:
     located: list[tuple[CaseSample, Proof]] = []
     for sample in wanted.samples():
         proof = yield from show_questions(sample.turn, sample.environment, sample.turn.likely)
-        lost = proof if isinstance(proof, Refusal) else (yield from dropped_questions(proof.located))
-        if isinstance(proof, Refusal) or lost is not None:
-            return wanted.refused(lost or UNTAKEN)
+        if isinstance(proof, Refusal):
+            return wanted.refused(proof)
         located.append((sample, proof))
     found = yield from _in_mode(wanted, located, Mode.FREE)
     if isinstance(found, Refusal) and found.reason is Reason.UNPROVEN_TAIL:
@@ -178,45 +176,23 @@ class Shown:
 
 
 def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
-    """Show that all histories give the same tail, and not only the first that the template takes."""
-    turn = sample.turn
-    agreed: list[int] = []
-    for row in sample.rows:
-        found = yield from _agreeing(proof, row)
-        if isinstance(found, Refusal):
-            return found
-        agreed += found
+    """Show that other histories give the same tail, as before a turn without a profile."""
+    turn, taken = sample.turn, Taken()
+    failed = yield from disagreement_questions(turn, proof, sample.loops, taken)
+    if failed is not None:
+        return failed
     for past, history in enumerate(akin_histories(turn.after, turn.history)):
-        shown = yield from _shown(turn, proof, history, past, len(agreed))
+        shown = yield from _shown(turn, proof, history, past, taken.count)
         if shown is not None:
-            return [attrs.evolve(shown, recipe=attrs.evolve(shown.recipe, unlike=agreed[0]))]
+            return [attrs.evolve(shown, recipe=attrs.evolve(shown.recipe, unlike=taken.first))]
     return Refusal(Reason.UNPROVEN_TAIL, "the tail is not recognized")
-
-
-def _agreeing(proof: Proof, row: Experiment) -> Questions[list[int] | Refusal]:
-    """Return in which styles the template takes a history, in all of which it must give the tail.
-
-    The other ways to write its last messages are asked about only where it takes none of the usual ones.
-    """
-    taken: list[int] = []
-    for number, history in enumerate(row.histories):
-        if history is None or (taken and number >= len(STYLES) // 2):
-            continue
-        try:
-            ids = yield from ask(proof.located.unlike(history))
-        except TemplateRefused:
-            continue
-        if not proof.ends(ids):
-            return Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {row.name}")
-        taken.append(number)
-    return taken if taken or not row.needed else UNTAKEN
 
 
 def _whole(sample: CaseSample, likely: Proof) -> Questions[list[Shown] | Refusal]:
     """Show the tail in a whole history of each experiment, written as the `likely` one."""
     found: list[Shown] = []
     taken = Taken()
-    for row in sample.rows:
+    for row in (*experiments(sample.turn, sample.environment), *sample.loops):
         if (yield from first_taken(likely.located, row.histories, taken=taken)) is None:
             continue
         form = (likely.located.form,)

@@ -26,7 +26,7 @@ def for_certificate(asking: Questions[T]) -> Questions[T]:
 class GrowingProfile:
     """Gives what its profile knows, after certifying the case that is asked for.
 
-    A certificate takes some forty short renders. A conversation has few cases, so that this is less than to
+    A certificate takes some twenty short renders. A conversation has few cases, so that this is less than to
     certify all before the first turn. It is the one value of the kernel that changes: keep one for each
     rendering, and save `profile` when it has grown.
 

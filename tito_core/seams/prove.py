@@ -198,13 +198,16 @@ def _written_otherwise(pair: tuple[TurnForm, Context]) -> bool:
     return any(isinstance(call["function"]["arguments"], dict) != form.as_object for call in calls)
 
 
-def disagreement_questions(turn: SampledTurn, proof: Proof) -> Questions[Refusal | None]:
+def disagreement_questions(
+    turn: SampledTurn, proof: Proof, more: Sequence[Experiment] = (), taken: Taken | None = None
+) -> Questions[Refusal | None]:
     """Return why the tail is not shown to be the same elsewhere, with every new message in it; None if it is.
 
     The first experiment is asked with longer messages, which shows both at once where ids do not merge.
+    `more` are further experiments. `taken` learns what the template takes.
     """
-    taken, alike = Taken(), without_calls(proof.located.environment)
-    rows = list(experiments(turn, proof.located.environment))
+    taken, alike = taken or Taken(), without_calls(proof.located.environment)
+    rows = [*experiments(turn, proof.located.environment), *more]
     grows = bool(alike) and (yield from _grows(proof, rows[0].histories, taken))
     taken.shown = grows
     lost = yield from dropped_questions(proof.located, alike if grows else ())
@@ -253,14 +256,16 @@ class Taken:
     """What was learned of a template while it was asked.
 
     Attributes:
-        first: The style to begin with.
-        shown: Whether a history was taken.
+        first: The style to begin with; then that which was taken first.
+        shown: Whether a history was taken that gave the tail.
+        count: How many histories were taken.
         last: The one that was taken last.
         order: Positions of styles, that which was taken last before the others.
     """
 
     first: int = 0
     shown: bool = False
+    count: int = 0
     last: Context = ()
     order: list[int] = attrs.field(init=False)
 
@@ -277,7 +282,8 @@ class Taken:
 
     def take(self, number: int, history: Context) -> None:
         """Try this style before the others from now on."""
-        self.shown, self.last = True, history
+        self.first = self.first if self.count else number
+        self.shown, self.count, self.last = True, self.count + 1, history
         self.order.remove(number)
         self.order.insert(0, number)
 
