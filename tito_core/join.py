@@ -123,8 +123,7 @@ def _closing(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], policy:
             return TRUNCATED
         close = rest_of_close(sampled.turn, proof.located.seam.tail, proof.cut, suffix)
         return UNCLEAR if close is None else Closing(close, tail[closed:])
-    if not written and not sampled.stops:
-        written = proof.cut.sampled
+    written = written or proof.cut.sampled
     if written:
         return Closing(tail[written : max(closed, written)], tail[max(closed, written) :])
     return _odd(sampled, proof, suffix, policy.odd_stop)

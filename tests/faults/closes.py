@@ -33,8 +33,8 @@ FAULTS = (
     Fault(
         "what a turn is shown to have sampled of its close is written again where no stops are known",
         "join.py",
-        "    if not written and not sampled.stops:\n",
-        "    if False:\n",
+        "    written = written or proof.cut.sampled\n",
+        "",
         JOINED,
     ),
     Fault(

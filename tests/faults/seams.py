@@ -111,9 +111,9 @@ FAULTS = (
     ),
     Fault(
         "a tail that depends on the turn's words is certified",
-        "seams/certify.py",
-        "if not proof.ends((yield from ask(proof.located.unlike(proof.located.context)))):",
-        "if False:",
+        "seams/prove.py",
+        "    if not shown.ends(other):",
+        "    if False:",
         PROFILED,
     ),
     Fault(

@@ -97,7 +97,6 @@ def after(  # noqa: PLR0913  # as above
             join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
             for tail in found
             for size in shown(step, tail, tokenizer)
-            if truncated or truncated is None or not stops
         ]
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:

@@ -20,7 +20,14 @@ from .case import TurnKind
 from .experiments import LOOP_GOES_ON, Experiment, experiments
 from .history import Context, Past, akin_histories
 from .profile import CERTIFIED_LOOPS, Case, Mode, Recipe, recognize
-from .prove import Proof, Taken, disagreement_questions, dropped_questions, first_taken, show_questions
+from .prove import (
+    Proof,
+    Taken,
+    disagreement_questions,
+    first_taken,
+    show_questions,
+    whole_history_questions,
+)
 from .sample import sample_environment, sample_turn, spelled_out
 from .seam import OTHER, SHORT, common_prefix
 from .turn import Environment, SampledTurn
@@ -189,32 +196,23 @@ def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
 
 
 def _whole(sample: CaseSample, likely: Proof) -> Questions[list[Shown] | Refusal]:
-    """Show the tail in a whole history of each experiment, written as the `likely` one."""
+    """Show the tail in a whole history of each experiment."""
     found: list[Shown] = []
     taken = Taken()
     for row in (*experiments(sample.turn, sample.environment), *sample.loops):
         if (yield from first_taken(likely.located, row.histories, taken=taken)) is None:
             continue
-        form = (likely.located.form,)
-        proof = yield from show_questions(sample.turn, sample.environment, (taken.last,), form)
-        shown = proof if isinstance(proof, Refusal) else (yield from _shown_whole(sample.turn, proof))
-        if isinstance(shown, Refusal):
-            return shown
+        turn = attrs.evolve(sample.turn, prompt=taken.last, place=len(taken.last))
+        proof = yield from whole_history_questions(turn, sample.environment, (likely.located.form,))
+        if isinstance(proof, Refusal):
+            return proof
+        shown = yield from _shown(turn, proof, taken.last, 0, 1)
+        if shown is None:
+            return Refusal(Reason.UNPROVEN_TAIL, "not recognized")
         found.append(shown)
     if len({one.recipe.rest for one in found}) > 1:  # of one call: it may be no part of the call
         return Refusal(Reason.UNPROVEN_TAIL, "it is not clear where a call ends")
     return found if len(found) > 1 else UNTAKEN
-
-
-def _shown_whole(turn: SampledTurn, proof: Proof) -> Questions[Shown | Refusal]:
-    """Show that a tail in a whole history has every message, and is the same whatever the turn says."""
-    lost = yield from dropped_questions(proof.located)
-    if lost is not None:
-        return lost
-    if not proof.ends((yield from ask(proof.located.unlike(proof.located.context)))):
-        return Refusal(Reason.UNPROVEN_TAIL, "the tail depends on what the turn says")
-    shown = yield from _shown(turn, proof, proof.located.context, 0, 1)
-    return shown or Refusal(Reason.UNPROVEN_TAIL, "not recognized")
 
 
 def _shown(

@@ -292,8 +292,8 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
     tail, end = located.seam.tail[cut.place :], turn.end
     if end[-1] in turn.stops or (turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)):
         return 0
-    # Where no stops are known, the last id may be one of the turn's text and its close.
-    odd = turn.stop is not None and not turn.stops
+    # The last id of a turn that ended with no stop of the template may be one of its text and its close.
+    odd = turn.stop is not None
     ends = [place + 1 for place in range(cut.closed) if odd or tail[place] == end[-1]]
     if turn.others and end[-1] in tail[: cut.closed]:
         return IN_CLOSE

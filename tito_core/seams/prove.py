@@ -121,13 +121,16 @@ def with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Ref
     return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
 
 
-def whole_history_questions(turn: SampledTurn, environment: Environment) -> Questions[Proof | Refusal]:
+def whole_history_questions(
+    turn: SampledTurn, environment: Environment, turn_forms: Sequence[TurnForm] | None = None
+) -> Questions[Proof | Refusal]:
     """Ask for the tail after `turn` in the real history: O(history) to render, and O(new) to tokenize.
 
-    For templates that are known to remember what messages say, such as how many results failed.
+    For templates that are known to remember what messages say, such as how many results failed. `turn_forms`
+    are those of `show_questions`.
     """
     since = None if says((*turn.past, *environment), SHORT) else SHORT
-    shown = yield from show_questions(turn, environment, (turn.past,), since=since)
+    shown = yield from show_questions(turn, environment, (turn.past,), turn_forms, since)
     if isinstance(shown, Refusal):
         return shown
     lost = yield from dropped_questions(shown.located)

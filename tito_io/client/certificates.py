@@ -1,8 +1,8 @@
 """What is known of the renderings that clients use, and how to ask for it where tools are long.
 
-A certificate takes some twenty renders of short conversations, each with all tools. Where it is shown that the
-tools' texts change nothing but a part of the opening, these renders have their names and few words of each.
-What a certificate predicts is compared with the whole rendering at every turn all the same.
+A certificate takes some twenty renders of short conversations, each with all tools. Where it is shown that
+the tools' texts change nothing but a part of the opening, these renders have their names and few words of
+each. What a certificate predicts is compared with the whole rendering at every turn all the same.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def test_a_case_is_shown_in_unlike_histories(  # one row of the table
 
 
 LOST = "the template loses, repeats or merges the turn's text"
-WORDS = "the tail depends on what the turn says"
+WORDS = "the tail differs with the turn's words"
 NO_TRACE = "a system message leaves no trace after the turn"
 TWICE = "a new assistant message is not written once after the turn"
 REFUSED = [
