@@ -115,6 +115,14 @@ def ask_rendered(
     return Rendered(None, _checked_answer(found))
 
 
+def if_taken(asking: Questions[T], otherwise: R) -> Questions[T | R]:
+    """Ask what `asking` asks, and return `otherwise` where the template rejects a question."""
+    try:
+        return (yield from asking)
+    except TemplateRefused:
+        return otherwise
+
+
 def _checked_answer(ids: object) -> tuple[int, ...]:
     if isinstance(ids, Mapping):
         raise TokenizeError("tokenize_fn answered with a mapping: give the list in it, such as its input_ids")

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from .errors import InputError, TemplateRefused
+from .errors import InputError
 from .message import Message, copied
 from .normalization.canonical import function_of
 from .normalization.clean import clean, says
-from .questions import Questions, ask
+from .questions import Questions, ask, if_taken
 from .seams.seam import SHORT, Seam, common_prefix, seam_questions
 from .seams.suffix import as_taken
 from .seams.turn import Environment
@@ -61,10 +61,8 @@ def _placed(
 ) -> Questions[tuple[TurnForm, Seam] | None]:
     """Return the first way of writing the turn in which its end can be located, and that seam."""
     for form in forms(message):
-        try:
-            seam = yield from seam_questions(_within(form, past, environment), since=since)
-        except TemplateRefused:
-            continue
+        asking = seam_questions(_within(form, past, environment), since=since)
+        seam = yield from if_taken(asking, None)
         if isinstance(seam, Seam):
             return form, seam
     return None
@@ -85,10 +83,8 @@ class Alone:
 
 def _call_after(past: Environment, form: TurnForm, seam: Seam, since: str | None) -> Questions[Alone]:
     """Return what stands after a call with nothing after it; all of the tail, where that is unknown."""
-    try:
-        ids = yield from ask(_within(form, past, ())(SHORT), add_generation_prompt=False, since=since)
-    except TemplateRefused:
-        return Alone(len(seam.tail))
+    asking = ask(_within(form, past, ())(SHORT), add_generation_prompt=False, since=since)
+    ids = yield from if_taken(asking, ())
     if ids[: seam.place] != seam.ids[: seam.place]:
         return Alone(len(seam.tail))
     alone = ids[seam.place :]

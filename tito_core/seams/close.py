@@ -13,10 +13,9 @@ from typing import Any
 
 import attrs
 
-from ..errors import TemplateRefused
 from ..media.ranges import places
 from ..message import texts_in
-from ..questions import Questions, ask
+from ..questions import Questions, ask, if_taken
 from ..refusal import Reason, Refusal
 from .history import ANSWER, SYSTEM, USER
 from .seam import OTHER, SHORT, after, common_prefix
@@ -91,11 +90,8 @@ def _calls_unwritten(located: LocatedTurn) -> Questions[bool]:
         return False
     bare = {name: value for name, value in located.form.turn.items() if name != "tool_calls"}
     said = attrs.evolve(located, form=attrs.evolve(located.form, turn=bare))
-    try:
-        ids = yield from ask(said.messages(located.environment, located.seam.said), since=located.since)
-    except TemplateRefused:
-        return False
-    return located.seam.ends(ids)
+    asking = ask(said.messages(located.environment, located.seam.said), since=located.since)
+    return located.seam.ends((yield from if_taken(asking, ())))
 
 
 def _closed(turn: SampledTurn, located: LocatedTurn, own: int) -> Questions[int]:
@@ -237,15 +233,9 @@ def _first(wanted: Sequence[int | None], ids: Sequence[int]) -> int | None:
 
 def _alone(located: LocatedTurn, *, speaking: bool) -> Questions[tuple[int, ...] | None]:
     """Return what stands after the turn's text with nothing after the turn; None if that is not shown."""
-    try:
-        ids = yield from ask(
-            located.messages((), located.seam.said),
-            add_generation_prompt=speaking,
-            since=located.since,
-        )
-    except TemplateRefused:
-        return None
-    return after(located.seam.text, ids)
+    messages = located.messages((), located.seam.said)
+    asking = ask(messages, add_generation_prompt=speaking, since=located.since)
+    return after(located.seam.text, (yield from if_taken(asking, ())))
 
 
 def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...] | None]:
@@ -258,11 +248,8 @@ def _always_written(located: LocatedTurn) -> Questions[tuple[int, ...] | None]:
 
 def _before(located: LocatedTurn, message: dict[str, Any]) -> Questions[tuple[int, ...] | None]:
     """Return how much of the tail stands there before another message; None if the template rejects that."""
-    try:
-        found = yield from following_questions(located, (message,))
-    except TemplateRefused:
-        return None
-    return located.seam.tail[: common_prefix(found or (), located.seam.tail)]
+    found = yield from if_taken(following_questions(located, (message,)), None)
+    return None if found is None else located.seam.tail[: common_prefix(found, located.seam.tail)]
 
 
 def following_questions(
@@ -299,11 +286,8 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
         return IN_CLOSE
     if turn.others or not ends:
         return 0
-    try:
-        # Of the whole: it does not say the text from which on the ids of the others are enough.
-        ids = yield from ask((*located.context, turn.message, *located.environment))
-    except TemplateRefused:
-        return 0
+    # Of the whole: it does not say the text from which on the ids of the others are enough.
+    ids = yield from if_taken(ask((*located.context, turn.message, *located.environment)), ())
     run = next((size for size, one in enumerate(reversed(end)) if one != end[-1]), len(end))
     for sampled in reversed(ends):
         # An id before it shows where the close begins, unless that is in the last id itself.
@@ -329,11 +313,8 @@ def whole_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> 
     tail, missing = located.seam.tail, len(turn.suffix) - cut.closed
     if missing < 1 or not cut.closed or tail[cut.place :][: cut.closed] != turn.suffix[missing:]:
         return cut
-    try:
-        ids = yield from ask(_saying(CALL_ENDS))
-        plain = yield from ask(_saying([""] * len(CALL_ENDS)))
-    except TemplateRefused:
-        return cut
+    ids = yield from if_taken(ask(_saying(CALL_ENDS)), ())
+    plain = yield from if_taken(ask(_saying([""] * len(CALL_ENDS))), ())
     hidden = tail[max(cut.place - missing, 0) : cut.place + cut.closed]
     if hidden[1:] == turn.suffix[1:] and any(True for _ in places(hidden, ids)):
         return attrs.evolve(cut, merged=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import TemplateRefused
-from ..questions import Questions, ask
+from ..questions import Questions, ask, if_taken
 from .case import FOLLOWING
 from .history import ANSWER, SYSTEM, THOUGHTFUL, USER
 from .profile import Facts
@@ -49,10 +48,7 @@ def facts_questions(suffix: tuple[int, ...]) -> Questions[Facts]:
 
 def _try(*messages: Plain, speaking: bool = True) -> Questions[Answer]:
     """Return the ids, or None if the template rejects the messages."""
-    try:
-        return (yield from ask(messages, add_generation_prompt=speaking))
-    except TemplateRefused:
-        return None
+    return (yield from if_taken(ask(messages, add_generation_prompt=speaking), None))
 
 
 def _compared(one: Answer, other: Answer) -> str:
@@ -186,10 +182,8 @@ def _opener(role: str, suffix: tuple[int, ...]) -> Questions[tuple[int, ...] | N
 
 def _tail(turn: Callable[[str], Plain], following: Plain) -> Questions[Answer]:
     """Return what follows a turn's text, None if it cannot be located."""
-    try:
-        seam = yield from seam_questions(lambda text: (USER, turn(text), following), speaking=False)
-    except TemplateRefused:
-        return None
+    asking = seam_questions(lambda text: (USER, turn(text), following), speaking=False)
+    seam = yield from if_taken(asking, None)
     return seam.tail if isinstance(seam, Seam) else None
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import attrs
 
-from ..errors import TemplateRefused
 from ..message import call_ids
 from ..normalization.canonical import IDENTITY
 from ..normalization.receipts import exactly
-from ..questions import Questions, ask, bounded
+from ..questions import Questions, ask, bounded, if_taken
 from .history import ANSWER, CALL_ID, USER, Context, lookups
 from .seam import SHORT
 from .turn_form import calls_of, forms
@@ -99,7 +98,4 @@ def _writers(message: Plain) -> Sequence[Callable[[Plain], Plain]]:
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:
-    try:
-        return (yield from ask(messages, add_generation_prompt=False))
-    except TemplateRefused:
-        return None
+    return (yield from if_taken(ask(messages, add_generation_prompt=False), None))

@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
-from ..errors import InputError, TemplateRefused
+from ..errors import InputError
 from ..ids import checked
 from ..normalization.clean import says
-from ..questions import Questions, Rendered, T, ask, ask_rendered, bounded, in_parts, relayed
+from ..questions import Questions, Rendered, T, ask, ask_rendered, bounded, if_taken, in_parts, relayed
 from ..refusal import Reason
 from .case import TurnKind, case_of
 from .close import Cut
@@ -236,10 +236,8 @@ def _recognized(
     form = TurnForm(turn.message, recipe.place, recipe.as_object)
     # A message that says the stand-in word makes the cut ambiguous: templates repeat earlier texts, too.
     since = None if not recipe.cut or says((*past, *environment), SHORT) else SHORT
-    try:
-        found = yield from ask_rendered((*past, form.write(SHORT), *environment), since=since)
-    except TemplateRefused:
-        return None
+    asking = ask_rendered((*past, form.write(SHORT), *environment), since=since)
+    found = yield from if_taken(asking, Rendered(None, ()))
     ids = tuple(found.ids)
     tail, rest = recognize(recipe, ids), after(recipe.mark, ids) or ()
     if tail is None:
@@ -261,11 +259,8 @@ def _closes_call(located: LocatedTurn, recipe: Recipe, place: int) -> Questions[
 
     A template may close some calls otherwise: then the close that was found is that of a new message.
     """
-    try:
-        ids = yield from ask(located.messages(()), add_generation_prompt=False, since=located.since)
-    except TemplateRefused:
-        return False
-    alone = after(recipe.mark, ids) or ()
+    asking = ask(located.messages(()), add_generation_prompt=False, since=located.since)
+    alone = after(recipe.mark, (yield from if_taken(asking, ()))) or ()
     shared = common_prefix(alone, located.seam.tail)
     return place + len(recipe.close) <= shared or place == shared == len(alone)
 

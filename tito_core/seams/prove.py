@@ -19,7 +19,7 @@ from ..errors import TemplateRefused
 from ..media.ranges import MediaRange
 from ..message import Message, texts_in
 from ..normalization.clean import lengthened, says
-from ..questions import Questions, Rendered, ask, ask_rendered, bounded, in_parts, relayed
+from ..questions import Questions, Rendered, ask, ask_rendered, bounded, if_taken, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .close import (
     Cut,
@@ -248,10 +248,7 @@ def _depends_on_content(turn: SampledTurn, proof: Proof) -> Questions[str | None
 
 def _taken(located: LocatedTurn, messages: Sequence[Message]) -> Questions[tuple[int, ...]]:
     """Return a render; nothing where the template rejects the messages."""
-    try:
-        return (yield from ask(messages, since=located.since))
-    except TemplateRefused:
-        return ()
+    return (yield from if_taken(ask(messages, since=located.since), ()))
 
 
 @attrs.define
@@ -354,12 +351,10 @@ def first_taken(
     taken = taken or Taken()
     for number, context in taken.ordered(histories):
         for asked in located.ways(context, message):
-            try:
-                found = yield from ask_rendered(asked, since=located.since, ids=ids)
-            except TemplateRefused:
-                continue
-            taken.take(number, context)
-            return found
+            found = yield from if_taken(ask_rendered(asked, since=located.since, ids=ids), None)
+            if found is not None:
+                taken.take(number, context)
+                return found
     return None
 
 
@@ -390,23 +385,9 @@ def _after(located: LocatedTurn, environment: Environment) -> Questions[tuple[in
 
     It is None if the template rejects them.
     """
-    try:
-        ids = yield from ask(located.messages(environment), since=located.since)
-    except TemplateRefused:
-        return None
+    ids = yield from if_taken(ask(located.messages(environment), since=located.since), None)
     place = located.seam.place
-    return ids[place:] if ids[:place] == located.seam.ids[:place] else ()
-
-
-def _followed(located: LocatedTurn, environment: Environment) -> Questions[tuple[int, ...] | None]:
-    """Return what stands after the turn's text; None if the template rejects the messages, or loses it.
-
-    Without an empty system text that the template moves to the front, the front differs, and not the tail.
-    """
-    try:
-        return (yield from following_questions(located, environment))
-    except TemplateRefused:
-        return None
+    return ids and (ids[place:] if ids[:place] == located.seam.ids[:place] else ())
 
 
 def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Questions[Refusal | None]:
@@ -421,10 +402,11 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
         once = changed <= 1 or (calls_of(message) and not content)
         twice = f"a new {role} message is not written once after the turn"
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
-    # Tools that found nothing answer with an empty list, as MCP's do.
-    others = (*located.environment[:place], *located.environment[place + 1 :])
-    if not content and not calls_of(message) and (yield from _followed(located, others)) != tail:
-        return None  # it has no text to lose, and something is written for it after the turn
+    # Tools that found nothing answer with an empty list, as MCP's do. A message that has no text to lose must
+    # be written after the turn: an empty system text may be moved to the front.
+    others = following_questions(located, (*located.environment[:place], *located.environment[place + 1 :]))
+    if not content and not calls_of(message) and (yield from if_taken(others, None)) != tail:
+        return None
     if content and texts_in(message) == []:
         form = f"the content of a {role} message is of type {type(content).__name__}, and has no texts"
         return Refusal(Reason.UNPROVEN_TAIL, form)
@@ -433,11 +415,7 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
 
 def _generation_prompt(located: LocatedTurn) -> Questions[int]:
     """Return how many ids of the tail appear only because the model is to speak next."""
-    try:
-        ids = yield from ask(
-            located.messages(located.environment), add_generation_prompt=False, since=located.since
-        )
-    except TemplateRefused:
-        return 0
-    shared = common_prefix(located.seam.ids, ids)
+    messages = located.messages(located.environment)
+    asking = ask(messages, add_generation_prompt=False, since=located.since)
+    shared = common_prefix(located.seam.ids, (yield from if_taken(asking, ())))
     return len(located.seam.ids) - shared if shared > located.seam.place else 0

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import attrs
 
-from ..errors import InputError, TemplateRefused
-from ..questions import Question, Questions, T, TokenizeFn, answer, ask, in_parts, relayed
+from ..errors import InputError
+from ..questions import Question, Questions, T, TokenizeFn, answer, ask, if_taken, in_parts, relayed
 from .history import SYSTEM, USER
 from .seam import OTHER, SHORT, Seam, common_prefix, seam_questions
 from .turn_form import TurnForm
@@ -67,10 +67,8 @@ def opened(question: Question) -> Question:
 
 def takes_texts_questions() -> Questions[bool]:
     """Ask whether the template writes an assistant's content that is a string."""
-    try:
-        return isinstance((yield from seam_questions(ANSWER_FORM.within((USER,)))), Seam)
-    except TemplateRefused:
-        return False
+    found = yield from if_taken(seam_questions(ANSWER_FORM.within((USER,))), None)
+    return isinstance(found, Seam)
 
 
 def takes_parts_questions() -> Questions[bool]:
@@ -78,11 +76,9 @@ def takes_parts_questions() -> Questions[bool]:
     if not (yield from relayed(takes_texts_questions(), in_parts)):
         return False
     part = {"type": "text", "text": SHORT}
-    try:
-        plain = yield from relayed(_said([part]), in_parts)
-        return plain == (yield from relayed(_said([{**part, "note": OTHER}]), in_parts))
-    except TemplateRefused:
-        return False
+    plain = yield from if_taken(relayed(_said([part]), in_parts), ())
+    noted = yield from if_taken(relayed(_said([{**part, "note": OTHER}]), in_parts), ())
+    return bool(plain) and plain == noted
 
 
 def _said(content: list[dict[str, str]]) -> Questions[tuple[int, ...]]:
@@ -97,10 +93,7 @@ def close_questions() -> Questions[tuple[int, ...]]:
     opener = speaking[common_prefix(speaking, silent) :]
     close = after[: len(after) - len(opener)] if opener and after[-len(opener) :] == opener else after
     for message in (USER, SYSTEM):
-        try:
-            followed = yield from _after((message,))
-        except TemplateRefused:
-            continue
+        followed = yield from if_taken(_after((message,)), close)
         close = close[: common_prefix(close, followed)]
     return close
 
