@@ -16,7 +16,7 @@ from ..errors import TemplateRefused
 from ..media.ranges import MediaRange, Placeholders
 from ..message import is_media
 from ..normalization.media import Medium
-from ..questions import Questions, ask, in_parts, relayed
+from ..questions import Questions, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .prove import Proof
 from .seam import OTHER, common_prefix
@@ -49,7 +49,7 @@ def placed_questions(
         )
     ids = proof.ids
     for number, (place, name) in reversed(list(enumerate(found))):
-        asking = _tail(proof, replaced(proof.located.environment, number))
+        asking = proof.tail_of_questions(replaced(proof.located.environment, number))
         try:
             other = yield from relayed(asking, in_parts) if proof.parts else asking
         except TemplateRefused as refused:
@@ -81,14 +81,6 @@ def ranges_at(
         )
         for medium, (place, _) in zip(media, found, strict=True)
     )
-
-
-def _tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
-    """Return the tail with another environment; nothing where what stands before it differs."""
-    located = proof.located
-    ids = yield from ask(located.messages(environment), since=located.since)
-    before = located.seam.place + proof.cut.place
-    return ids[before:] if ids[:before] == located.seam.ids[:before] else ()
 
 
 def differing(ids: Sequence[int], other: Sequence[int]) -> tuple[int, int]:

@@ -69,6 +69,13 @@ class Proof:
         """The close, the environment and the generation prompt."""
         return self.located.seam.tail[self.cut.place :]
 
+    def tail_of_questions(self, environment: Environment) -> Questions[tuple[int, ...]]:
+        """Ask for the tail with other new messages; empty where what stands before it differs."""
+        located = self.located
+        ids = yield from ask(located.messages(environment), since=located.since)
+        before = located.seam.ids[: located.seam.place + self.cut.place]
+        return ids[len(before) :] if ids[: len(before)] == before else ()
+
     def ends(self, ids: Sequence[int]) -> bool:
         """Return whether another render ends with these ids, and with what stands before them: text and call.
 

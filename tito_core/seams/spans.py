@@ -13,7 +13,7 @@ import attrs
 
 from ..errors import TemplateRefused
 from ..message import texts_in
-from ..questions import Questions, ask, in_parts, relayed
+from ..questions import Questions, in_parts, relayed
 from ..refusal import Reason, Refusal
 from .close import following_questions
 from .prove import Proof
@@ -78,7 +78,7 @@ def spans_questions(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal
 def _spans(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal]:
     short, clear = tuple(map(_shortened, proof.located.environment)), True
     try:
-        tail = yield from _tail(proof, short)
+        tail = yield from proof.tail_of_questions(short)
         ends, pieces = [], []
         for place in range(len(short)):
             last = place == len(short) - 1
@@ -117,14 +117,6 @@ def _shows_end(message: dict[str, Any], silent: tuple[int, ...], end: int) -> bo
     return message["role"] != "assistant" or end == len(silent)
 
 
-def _tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
-    """Return what another environment adds after the turn; empty where the turn is not written the same."""
-    located = proof.located
-    ids = yield from ask(located.messages(environment), since=located.since)
-    before = located.seam.ids[: located.seam.place + proof.cut.place]
-    return ids[len(before) :] if ids[: len(before)] == before else ()
-
-
 def _silent_tail(proof: Proof, environment: Environment) -> Questions[tuple[int, ...]]:
     """Return the same without a generation prompt, where the turn's reasoning may be written otherwise."""
     found = yield from following_questions(proof.located, environment, speaking=False)
@@ -138,7 +130,7 @@ def _piece(proof: Proof, short: Environment, tail: tuple[int, ...], place: int, 
     if message is short[place]:
         return Piece(end, end, ())
     alone = (*short[:place], message, *short[place + 1 :])
-    ids = proof.ids if len(short) == 1 else (yield from _tail(proof, alone))
+    ids = proof.ids if len(short) == 1 else (yield from proof.tail_of_questions(alone))
     start = common_prefix(tail, ids)
     rest = common_prefix(tail[start:][::-1], ids[start:][::-1])
     return Piece(start, len(tail) - rest, ids[start : len(ids) - rest])
