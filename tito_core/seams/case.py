@@ -143,6 +143,7 @@ def shape_of(environment: Sequence[Plain], turn: Plain) -> tuple[str, ...] | Non
     ('user+',)
     """
     shapes = [_shape(message) for message in environment]
+    # Kimi-K2 and gpt-oss name a result by the call with its id.
     answered = [message.get("tool_call_id") for message in environment if message["role"] == "tool"]
     called = [call.get("id") for call in calls_of(turn)]
     if None in shapes or answered != called[: len(answered)] or len(set(called)) != len(called):

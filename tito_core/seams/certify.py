@@ -135,6 +135,8 @@ def _certified(wanted: CaseToShow) -> Questions[Case]:
         if isinstance(proof, Refusal):
             return wanted.refused(proof)
         located.append((sample, proof))
+    # DeepSeek-V3 opens the first result of a conversation in another way than the later ones; Cohere's
+    # templates number its calls.
     found = yield from _in_mode(wanted, located, Mode.FREE)
     if isinstance(found, Refusal) and found.reason is Reason.UNPROVEN_TAIL:
         found = yield from _in_mode(wanted, located, Mode.HISTORY)
@@ -188,6 +190,7 @@ def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
     failed = yield from disagreement_questions(turn, proof, sample.loops, taken)
     if failed is not None:
         return failed
+    # GLM-4.5 and Qwen3-Coder take arguments of earlier calls as objects alone, DeepSeek-V3 as texts.
     for past, history in enumerate(akin_histories(turn.after, turn.history)):
         shown = yield from _shown(turn, proof, history, past, taken.count)
         if shown is not None:
@@ -230,6 +233,7 @@ def _shown(
     tail = len(located.seam.tail)
     text = whole[common_prefix(whole, other) : len(whole) - tail]
     cut = part != whole and part[len(part) - tail :] == whole[len(whole) - tail :]
+    # A tokenizer may write a space before the first word of a text, and other ids than within it.
     mark = _common_end(text, part[: len(part) - tail]) if cut else text
     recipe = Recipe(
         place=located.form.place,
@@ -254,6 +258,7 @@ def joined(recipes: Sequence[Recipe]) -> Recipe | None:
     mark = first.mark
     for recipe in recipes[1:]:
         mark = _common_end(mark, recipe.mark)
+    # Mistral-Nemo writes a call's id after its arguments.
     fixed = all(recipe.rest == first.rest for recipe in recipes)
     rest = first.rest if fixed else None
     cut = all(recipe.cut for recipe in recipes)
@@ -288,5 +293,6 @@ def _rewritten(sample: CaseSample, recipe: Recipe) -> Questions[bool]:
         )
     except TemplateRefused:
         return False
+    # Qwen3 drops reasoning once a user's message follows; GLM-4.5 writes an empty one.
     dropped = bare != sample.turn.message and thoughtless == rendered
     return dropped or rendered[: len(prompt)] != prompt

@@ -83,6 +83,7 @@ def _arguments() -> Questions[str | None]:
 def _grouped() -> Questions[bool | None]:
     """Return whether two results rendered together differ from the first one followed by the second."""
     calls = {**ANSWER, "content": "", "tool_calls": [CALL, {**CALL, "id": "b2c3d4e5f"}]}
+    # Qwen2.5 and Qwen3 put neighbouring results into one turn.
     both = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), _result("b2c3d4e5f", "8"))
     first = yield from _try(USER, calls, _result("a1b2c3d4e", "7"))
     quiet = yield from _try(USER, calls, _result("a1b2c3d4e", "7"), speaking=False)
@@ -94,6 +95,7 @@ def _grouped() -> Questions[bool | None]:
 
 def _default_system() -> Questions[bool | None]:
     """Return whether a conversation without a system text gets a default one."""
+    # Qwen2.5 writes "You are Qwen" without one, Llama 3 the dates of its knowledge.
     without = yield from _try(USER)
     empty = yield from _try({**SYSTEM, "content": ""}, USER)
     if without is None:
@@ -118,6 +120,7 @@ def _random() -> Questions[bool]:
 
 def _content(content: object) -> Questions[str]:
     """Compare a null or missing content of a turn with calls to an empty one."""
+    # DeepSeek-V3.1 and QwQ-32B take no content of None beside calls.
     calling = _calling({"x": 25})
     if (yield from _try(USER, calling)) is None:
         calling = _calling('{"x": 25}')
@@ -134,17 +137,20 @@ def _parts() -> Questions[str]:
 
 def _opens_thought() -> Questions[bool | None]:
     """Return whether a plain answer, as history, does not begin as the generation prompt does."""
+    # DeepSeek-R1 and Qwen3.5 end the prompt with `<think>`.
     prompt = yield from _try(USER)
     history = yield from _try(USER, ANSWER, USER)
     return None if prompt is None or history is None else history[: len(prompt)] != prompt
 
 
 def _drops_reasoning() -> Questions[bool | None]:
+    # Qwen3 and GLM-4.5 write it after the last user's message alone.
     history = yield from _try(USER, THOUGHTFUL, USER)
     return None if history is None else history == (yield from _try(USER, ANSWER, USER))
 
 
 def _trims() -> Questions[bool | None]:
+    # Llama 3, Gemma 3, Qwen3.5 and Nemotron 3 do.
     plain = yield from _try(USER, ANSWER, USER)
     spaced = yield from _try(USER, {**ANSWER, "content": f"{ANSWER['content']}\n "}, USER)
     return None if plain is None else plain == spaced

@@ -64,6 +64,7 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
     changed = {key: value for key, value in ours.items() if key not in keys}
     changed |= {key: theirs[key] for key in keys if key in theirs}
     for before, write in product(_befores(ours), _writers(ours)):
+        # Qwen3 looks for the last user's message: what stands before it is written otherwise.
         between = (write(ours), *(before or (ANSWER,)))  # it stands before a question and is the last message
         one = yield from _rendered((*before, *between, write(ours)))
         if one is not None:

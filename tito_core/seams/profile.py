@@ -229,6 +229,7 @@ def _recognized(
 ) -> Questions[Proof | None]:
     """Ask as `recipe` says; return None if an answer is not what it predicts."""
     known = akin_histories(turn.after, turn.history) if turn.history_known else turn.likely
+    # DeepSeek-V3 and Cohere's templates read all of the history: no other stands in for it.
     sure = turn.history_known and not turn.others
     if not 0 <= recipe.past < len(known) or (mode is Mode.HISTORY and not sure):
         return None
@@ -245,6 +246,7 @@ def _recognized(
     seam = Seam(ids, len(ids) - len(rest), text=recipe.mark)
     located = LocatedTurn(context=past, form=form, environment=environment, seam=seam, since=since)
     cut = Cut(len(rest) - len(tail), recipe.closed)
+    # Mistral-Nemo writes a call's id after its arguments, whatever it is: the close is looked for.
     if recipe.rest is None and not (yield from _closes_call(located, recipe, cut.place)):
         return None
     proof = Proof(located=located, cut=cut, generation_prompt=len(recipe.speaks))

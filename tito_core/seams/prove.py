@@ -226,6 +226,7 @@ def disagreement_questions(
     failed = yield from _depends_on_content(turn, proof)
     if failed is not None:
         return Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {failed}")
+    # gpt-oss and Kimi-K2 write of a call what its result does not say.
     for message in (None, *turn.others):
         failed = yield from _differs(proof, rows[taken.shown and message is None :], taken, message)
         if failed is not None:
@@ -240,6 +241,7 @@ def _depends_on_content(turn: SampledTurn, proof: Proof) -> Questions[str | None
     closed in another way, as in Inkling's template: then the stand-in text shows nothing.
     """
     located, form = proof.located, proof.located.form
+    # vLLM and SGLang give the template an empty text where a client sends none.
     if calls_of(form.turn) and form.place is not None:
         *_, other = located.ways(located.context)
         ids = () if form.turn.get("content") is not None else (yield from _taken(located, other))
@@ -374,6 +376,7 @@ def dropped_questions(located: LocatedTurn, known: Sequence[int] = ()) -> Questi
     environment, tail = located.environment, located.seam.tail
     left = [place for place in range(len(environment)) if place not in known]
     alike = [place for place in left if not calls_of(environment[place])]
+    # DeepSeek-V3 joins all system texts in front of the conversation.
     if len(alike) > 1:
         longer = yield from _after(located, twice_longer(environment, alike))
         if longer is not None and grown(tail, longer, len(alike)):
@@ -424,5 +427,6 @@ def _generation_prompt(located: LocatedTurn) -> Questions[int]:
     """Return how many ids of the tail appear only because the model is to speak next."""
     messages = located.messages(located.environment)
     asking = ask(messages, add_generation_prompt=False, since=located.since)
+    # DeepSeek-V3 writes no generation prompt after a result.
     shared = common_prefix(located.seam.ids, (yield from if_taken(asking, ())))
     return len(located.seam.ids) - shared if shared > located.seam.place else 0

@@ -103,7 +103,8 @@ def _shortened(message: dict[str, Any]) -> dict[str, Any]:
     text = "".join(texts_in(message))
     if not text:
         return message
-    ends = (text.strip() or text).lower()  # templates may change the case
+    # Llama 3 and Gemma 3 trim a text; a template may change its case.
+    ends = (text.strip() or text).lower()
     word = next(word for word in TEXTS if word[0].lower() != ends[0] and word[-1] != ends[-1])
     parts = isinstance(message["content"], list)
     return {**message, "content": [{"type": "text", "text": word}] if parts else word}
@@ -114,6 +115,7 @@ def _shows_end(message: dict[str, Any], silent: tuple[int, ...], end: int) -> bo
 
     An assistant's last message may begin otherwise, as with reasoning that is dropped later.
     """
+    # Qwen3 writes an empty thought in the last turn alone.
     return message["role"] != "assistant" or end == len(silent)
 
 

@@ -88,6 +88,7 @@ def _said(content: list[dict[str, str]]) -> Questions[tuple[int, ...]]:
 def close_questions() -> Questions[tuple[int, ...]]:
     """Ask what `suffix_questions` asks, in texts alone."""
     after = yield from _after(())
+    # Qwen3.5 and DeepSeek-R1 go on with `<think>`, which is no part of a close.
     speaking = yield from ask((USER,))
     silent = yield from ask((USER,), add_generation_prompt=False)
     opener = speaking[common_prefix(speaking, silent) :]

@@ -82,6 +82,7 @@ class TurnForm:
         """
         turn = {name: value for name, value in self.turn.items() if name not in WRITTEN}
         turn["role"] = "assistant"
+        # Qwen3, GLM-4.5, Nemotron 3 and Kimi-K2 read `reasoning_content`.
         turn |= {name: words for name in REASONING if self.turn.get(name)}
         if self.place is None:
             turn["content"] = _said(self.turn.get("content"), text, words)
@@ -112,6 +113,7 @@ class TurnForm:
 
     def _call(self, call: Plain, arguments: Any) -> Plain:
         """Return a call with its own id and name, and with other arguments."""
+        # GLM-4.5, Qwen3-Coder, Qwen3.5 and Nemotron 3 loop over an object; DeepSeek-V3 and R1 join a text.
         written = arguments if self.as_object or isinstance(arguments, str) else json.dumps(arguments)
         function = {"name": function_of(call).get("name"), "arguments": written}
         kept: Plain = {key: call[key] for key in ("id", "type") if key in call}
@@ -144,6 +146,7 @@ def forms(turn: Plain) -> list[TurnForm]:
         return [TurnForm(turn)]
     silent = turn.get("content") is None
     turns = (turn, {**turn, "content": ""}) if silent else (turn,)
+    # gpt-oss writes the first call alone; Granite 3.3, Llama 3.0 and SmolLM3 none.
     ways = [(one, place) for place in (-1, 0)[:count] for one in turns]
     return [TurnForm(one, place, spell) for one, place in (*ways, (turn, None)) for spell in (False, True)]
 

@@ -30,6 +30,7 @@ def possible_turns(environment: Environment) -> list[tuple[Plain, tuple[Plain, .
     results = [m for m in takewhile(lambda m: m["role"] != "assistant", environment) if m["role"] == "tool"]
     if results and environment[0]["role"] == "tool":
         return [_calling(results)]
+    # Qwen3 drops a thought where a user follows.
     plain = {"role": "assistant", "content": "Seven."}
     return [(plain, ({**plain, **THOUGHT},)), _calling(results or [{}])]
 
@@ -37,6 +38,7 @@ def possible_turns(environment: Environment) -> list[tuple[Plain, tuple[Plain, .
 def _calling(results: list[Plain]) -> tuple[Plain, tuple[Plain, ...]]:
     """Return a turn whose calls have `results`, and others that differ in each respect, and in all."""
     calls, renamed = (_calls(results, name) for name in NAMES)
+    # Kimi-K2 and gpt-oss name a result by the call that has its id.
     unknown = any(result.get("tool_call_id") is None for result in results if result)
     bare = [{name: value for name, value in call.items() if name != "id"} for call in calls]
     more = _calls([{"tool_call_id": "z9y8x7w6v"}], NAMES[0])
