@@ -280,7 +280,7 @@ class Taken:
 
     @order.default
     def _from_first(self) -> list[int]:
-        return sorted(range(len(STYLES)), key=lambda number: number < self.first)
+        return [*range(self.first, len(STYLES)), *range(self.first)]
 
     def ordered(self, histories: Sequence[Context | None]) -> Iterator[tuple[int, Context]]:
         """Yield the histories that there are, those in a style that was taken before the others."""
