@@ -40,18 +40,18 @@ def _agrees(stitched: Stitched, prompt: Sequence[Message]) -> Questions[bool | N
     form, seam = placed
     if calls_of(message):
         return _equals_tail(stitched, seam, (yield from _call_after(tuple(past), form, seam, since)))
-    messages, equal = (*past, message, *environment), _equals_tail(stitched, seam, Alone(0))
+    return (yield from _text_agrees((*past, message, *environment), stitched, seam))
+
+
+def _text_agrees(messages: Environment, stitched: Stitched, seam: Seam) -> Questions[bool]:
+    """Return whether the tail after a text is what was added, and its beginning was sampled."""
     begun, cut = len(seam.tail) - len(stitched.added), stitched.step.truncated
+    equal, sampled = _equals_tail(stitched, seam, Alone(0)), tuple(stitched.step.completion_ids)
     # A cut turn sampled the close up to here; or the last id of an odd one is of its text and its close.
-    merged = not cut and tuple(stitched.step.completion_ids[-1:]) != seam.tail[: max(begun, 0)][-1:]
-    if begun > 0 and seam.tail[begun:] == stitched.added and (merged or (cut and equal)):
-        return (yield from _shows_close(messages, stitched, 1 if merged else begun + 1))
-    return equal
-
-
-def _shows_close(messages: Environment, stitched: Stitched, size: int) -> Questions[bool]:
-    """Return whether the turn's own message is written with its last `size` ids before what was added."""
-    ids, sampled = (yield from ask(messages)), tuple(stitched.step.completion_ids)
+    merged = not cut and sampled[-1:] != seam.tail[: max(begun, 0)][-1:]
+    if begun < 1 or seam.tail[begun:] != stitched.added or not (merged or (cut and equal)):
+        return equal
+    ids, size = (yield from ask(messages)), 1 if merged else begun + 1
     before = ids[: len(ids) - len(stitched.added)]
     return ids[len(before) :] == stitched.added and before[-size:] == sampled[-size:]
 

@@ -56,8 +56,8 @@ FAULTS = (
     Fault(
         "an unknown turn has the ids that are invented for it",
         "seams/turns.py",
-        "OTHER_IDS * unknown",
-        "OTHER_IDS * 0",
+        "for given in OTHER_IDS)",
+        "for given in ())",
         EARLIER,
     ),
     Fault(

@@ -34,10 +34,8 @@ from .turn import Environment, SampledTurn
 from .turn_form import TurnForm
 
 Plain = dict[str, Any]
-NAMES = (("find", "find"), ("get_weather", "lookup"))
-"""Names of the calls in each sample."""
-SAMPLES = ((2, "Well"), (3, "Take 12 of them"))
-"""For each sample, how many neighbours stand for many, and the text of the new messages."""
+SAMPLES = ((2, "Well", ("find",)), (3, "Take 12 of them", ("get_weather", "lookup")))
+"""For each sample, how many neighbours stand for many, the text of the new messages, and the called tools."""
 MANY_SHOWN = 3
 """Media in the first message of a history that shows many."""
 OPENING: Plain = {"role": "system", "content": "Answer in one line."}
@@ -89,21 +87,24 @@ class CaseToShow:
 
     def samples(self) -> Iterator[CaseSample]:
         """Yield samples that differ in words, names and numbers."""
-        for (many, words), names in zip(SAMPLES, NAMES, strict=True):
-            # A shape may have more results than `many`: those of one form beside those of another.
-            results = sum(name.startswith("tool") for name in spelled_out(self.shape, many))
-            count = max(many, results) if self.kind.calls > 1 else self.kind.calls
-            message = sample_turn(self.kind, [names[place % 2] for place in range(count)])
-            turn = SampledTurn(
-                message=message,
-                after=self.kind.before,
-                history=(OPENING, ASKED),
-                suffix=self.suffix,
-                stops=self.stop_ids,
-                placeholders=Placeholders(tuple((name, (0,)) for name in self.kind.media)),
-                shown=MANY_SHOWN * bool(self.kind.media),
-            )
-            yield CaseSample(turn, sample_environment(self.shape, message, many, words))
+        for many, words, names in SAMPLES:
+            turn = self.turn(many, names)
+            yield CaseSample(turn, sample_environment(self.shape, turn.message, many, words))
+
+    def turn(self, many: int, names: Sequence[str]) -> SampledTurn:
+        """Return a turn of the kind, with calls of the tools `names` in turn; `many` stand for several."""
+        # A shape may have more results than `many`: those of one form beside those of another.
+        results = sum(name.startswith("tool") for name in spelled_out(self.shape, many))
+        count = max(many, results) if self.kind.calls > 1 else self.kind.calls
+        return SampledTurn(
+            message=sample_turn(self.kind, [names[place % len(names)] for place in range(count)]),
+            after=self.kind.before,
+            history=(OPENING, ASKED),
+            suffix=self.suffix,
+            stops=self.stop_ids,
+            placeholders=Placeholders(tuple((name, (0,)) for name in self.kind.media)),
+            shown=MANY_SHOWN * bool(self.kind.media),
+        )
 
     def refused(self, refusal: Refusal) -> Case:
         """Return the case as refused."""

@@ -404,12 +404,9 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
     """Return why a message is not shown to be written once; `longer` is the tail with more text in it."""
     message, tail = located.environment[place], located.seam.tail
     role, content = message["role"], message.get("content")
-    start = common_prefix(longer, tail)
-    changed = len(tail) - start - common_prefix(longer[start:][::-1], tail[start:][::-1])
     if longer and longer != tail:
-        # One id may be another beside a longer text. A call that says nothing has a longer name, which may
-        # stand beside its result, too.
-        once = changed <= 1 or (calls_of(message) and not content)
+        # A call that says nothing has a longer name, which may stand beside its result, too.
+        once = _is_one_id(tail, longer) or (calls_of(message) and not content)
         twice = f"a new {role} message is not written once after the turn"
         return None if once else Refusal(Reason.UNPROVEN_TAIL, twice)
     # Tools that found nothing answer with an empty list, as MCP's do. A message that has no text to lose must
@@ -421,6 +418,12 @@ def _misplaced(located: LocatedTurn, longer: tuple[int, ...], place: int) -> Que
         form = f"the content of a {role} message is of type {type(content).__name__}, and has no texts"
         return Refusal(Reason.UNPROVEN_TAIL, form)
     return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
+
+
+def _is_one_id(tail: tuple[int, ...], longer: tuple[int, ...]) -> bool:
+    """Return whether a longer text changes one id of the tail at most: that may be another beside it."""
+    start = common_prefix(longer, tail)
+    return len(tail) - start - common_prefix(longer[start:][::-1], tail[start:][::-1]) <= 1
 
 
 def _generation_prompt(located: LocatedTurn) -> Questions[int]:

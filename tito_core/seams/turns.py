@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -38,9 +39,6 @@ def possible_turns(environment: Environment) -> list[tuple[Plain, tuple[Plain, .
 def _calling(results: list[Plain]) -> tuple[Plain, tuple[Plain, ...]]:
     """Return a turn whose calls have `results`, and others that differ in each respect, and in all."""
     calls, renamed = (_calls(results, name) for name in NAMES)
-    # Kimi-K2 and gpt-oss name a result by the call that has its id.
-    unknown = any(result.get("tool_call_id") is None for result in results if result)
-    bare = [{name: value for name, value in call.items() if name != "id"} for call in calls]
     more = _calls([{"tool_call_id": "z9y8x7w6v"}], NAMES[0])
     turn = {"role": "assistant", "content": "", "tool_calls": calls}
     talking = {**turn, "content": "Let me see."}
@@ -51,8 +49,16 @@ def _calling(results: list[Plain]) -> tuple[Plain, tuple[Plain, ...]]:
         {**turn, "tool_calls": [*more, *calls]},
         {**turn, "tool_calls": calls[::-1]},
         {**talking, **THOUGHT, "tool_calls": [*more, *renamed]},
-        *({**turn, "tool_calls": [{**given, **call} for call in bare]} for given in OTHER_IDS * unknown),
+        *({**turn, "tool_calls": renumbered} for renumbered in _with_other_ids(results, calls)),
     )
+
+
+def _with_other_ids(results: list[Plain], calls: list[Plain]) -> Iterator[list[Plain]]:
+    """Yield the calls with other ids, or none, where a result has no id; its call may have any."""
+    # Kimi-K2 and gpt-oss name a result by the call that has its id.
+    if any(result.get("tool_call_id") is None for result in results if result):
+        bare = [{name: value for name, value in call.items() if name != "id"} for call in calls]
+        yield from ([{**given, **call} for call in bare] for given in OTHER_IDS)
 
 
 def _calls(results: list[Plain], name: str) -> list[Plain]:
