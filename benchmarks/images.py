@@ -214,14 +214,6 @@ class CountedRenderer:
         self.ids += len(found)
         return found
 
-    async def since(
-        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> Sequence[int]:
-        """Return the ids of messages from `text` on."""
-        found = await self.render.since(messages, text, add_generation_prompt=add_generation_prompt)
-        self.ids += len(found)
-        return found
-
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:

@@ -120,13 +120,6 @@ class RecordingTokenize:
         """Tokenize the whole render."""
         return self._record(self.tokenize(messages, add_generation_prompt=add_generation_prompt))
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Tokenize the render from a text on; the whole render if the other tokenizer cannot."""
-        cut = getattr(self.tokenize, "since", None)
-        if cut is None:
-            return self(messages, add_generation_prompt=add_generation_prompt)
-        return self._record(cut(messages, text, add_generation_prompt=add_generation_prompt))
-
     def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
@@ -136,9 +129,7 @@ class RecordingTokenize:
         if render is not None:
             found: Rendered = self._record(render(messages, since, ids=ids, **speaking))
             return found
-        return Rendered(
-            None, self(messages, **speaking) if since is None else self.since(messages, since, **speaking)
-        )
+        return Rendered(None, self(messages, **speaking))
 
     def _record(self, answer: T) -> T:
         self.answers.append(answer)
@@ -182,9 +173,4 @@ class ReplayingTokenize:
     ) -> Any:
         """Return the next answer."""
         del since, ids
-        return self(messages, add_generation_prompt=add_generation_prompt)
-
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Any:
-        """Return the next answer."""
-        del text
         return self(messages, add_generation_prompt=add_generation_prompt)

@@ -56,10 +56,6 @@ class ReplayedRenderer:
         """Return the next answer."""
         return self.replayed(messages, add_generation_prompt=add_generation_prompt)
 
-    async def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Any:
-        """Return the next answer."""
-        return self.replayed.since(messages, text, add_generation_prompt=add_generation_prompt)
-
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Any:

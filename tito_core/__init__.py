@@ -26,7 +26,7 @@ from .normalization.receipts import Forgiveness
 from .policy import OddStop, Policy, Truncated
 
 # What the kernel asks, and the driver that answers from a plain function.
-from .questions import Question, Questions, Rendered, TokenizeFn, answer
+from .questions import Question, Questions, Rendered, Renderer, TokenizeFn, answer
 
 # Answers.
 from .refusal import Reason, Refusal
@@ -55,6 +55,7 @@ __all__ = [
     "Reason",
     "Refusal",
     "Rendered",
+    "Renderer",
     "Span",
     "Step",
     "Stitched",

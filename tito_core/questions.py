@@ -43,7 +43,7 @@ class Question:
         since: Only the ids from this text on are needed. Send all ids where the rendered text cannot be cut,
             or where the text occurs not exactly once: a template may write words that no message has.
         certifies: Whether the answer serves a certificate of the template, whatever the conversation is.
-        text: Whether the text is of use, too: then a `Rendered` may be sent.
+        text: Whether the text is of use, too. A `Rendered` may be sent in place of ids always.
         ids: Whether the ids are needed if the text is sent.
     """
 
@@ -57,23 +57,18 @@ class Question:
     def put(self, tokenize_fn: Callable[..., R]) -> R:
         """Call `tokenize_fn`, sync or async, with this question and return its answer.
 
-        If it has a method `since(messages, text, *, add_generation_prompt)`, that one is called where ids
-        from a text on are enough. It renders everything and tokenizes only what begins with `text`. If it
-        has a method `rendered(messages, since, *, add_generation_prompt, ids)`, that one is called where the
-        text is of use. If it has an attribute `certifying`, a function of its own kind, that one is asked for
+        A `Renderer` is asked for the text, too, where that is of use, or where ids from a text on are
+        enough. If it has an attribute `certifying`, a function of its own kind, that one is asked for
         certificates.
         """
         tokenize_fn = getattr(tokenize_fn, "certifying", tokenize_fn) if self.certifies else tokenize_fn
-        render = getattr(tokenize_fn, "rendered", None) if self.text else None
-        if render is not None:
-            speaking = self.add_generation_prompt
-            rendered: R = render(self.messages, self.since, add_generation_prompt=speaking, ids=self.ids)
-            return rendered
-        cut = None if self.since is None else getattr(tokenize_fn, "since", None)
-        if cut is None:
-            return tokenize_fn(self.messages, add_generation_prompt=self.add_generation_prompt)
-        answered: R = cut(self.messages, self.since, add_generation_prompt=self.add_generation_prompt)
-        return answered
+        cut = self.text or self.since is not None
+        render = getattr(tokenize_fn, "rendered", None) if cut else None
+        speaking = self.add_generation_prompt
+        if render is None:
+            return tokenize_fn(self.messages, add_generation_prompt=speaking)
+        rendered: R = render(self.messages, self.since, add_generation_prompt=speaking, ids=self.ids)
+        return rendered
 
 
 Questions: TypeAlias = Generator[Question, "Sequence[int] | Rendered", T]
@@ -86,8 +81,7 @@ class TokenizeFn(Protocol):
     One function stands for one rendering: a model's template with its tools and arguments. It must give
     the same answer to the same question. The kernel asks about short conversations with system texts, tool
     calls and tool results; `probe` also about contents that are None, missing or lists of parts. Raise
-    `TemplateRefused` for what the template does not take. Two optional methods (see `Question.put`) save
-    tokenizing: `since` what stands before the turn, `rendered` what is asked a second time to prove it.
+    `TemplateRefused` for what the template does not take. A `Renderer` saves most of the tokenizing.
 
     An optional attribute `template_words` has texts that the template looks for in messages, such as
     `("failed:",)`. A template may remember them over its loop: it is asked about those that were said.
@@ -97,12 +91,25 @@ class TokenizeFn(Protocol):
         """Return ids. Raises `TemplateRefused` where the template rejects the messages."""
 
 
+class Renderer(TokenizeFn, Protocol):
+    """A `TokenizeFn` that can return the text, and tokenize a part of it alone."""
+
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text, and its ids from `since` on if `ids` are asked for.
+
+        The text may be None, and then all ids count. All of them are sent without `since`, too, and where it
+        occurs in the text not exactly once. Raises `TemplateRefused` like a call.
+        """
+
+
 def ask(
     messages: Sequence[Message], *, add_generation_prompt: bool = True, since: str | None = None
 ) -> Questions[tuple[int, ...]]:
     """Ask for the ids of copies of `messages`. Raises `TokenizeError` where the answer is not ids."""
-    ids: object = yield Question(tuple(map(copy_of, messages)), add_generation_prompt, since)
-    return _checked_answer(ids)
+    found: object = yield Question(tuple(map(copy_of, messages)), add_generation_prompt, since)
+    return _checked_answer(found.ids if isinstance(found, Rendered) else found)
 
 
 def ask_rendered(

@@ -53,3 +53,10 @@ def step(
 
 def prompt(after: Step, words: str = "more") -> list[Message]:
     return [*after.messages, user(words)]
+
+
+def cut(ids: list[int], since: str | None) -> list[int]:
+    """Return the ids from a text on; all of them where it occurs not exactly once."""
+    sought = text(since or "")
+    starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
+    return ids[starts[0] :] if since is not None and len(starts) == 1 else ids

@@ -20,6 +20,7 @@ from tito_core import (
     Question,
     Reason,
     Refusal,
+    Rendered,
     Span,
     TemplateRefused,
     TokenizeError,
@@ -525,10 +526,11 @@ def test_a_profile_that_knows_the_case_saves_questions_and_changes_no_answer(kno
 class Cutting(Recorder):
     """A function that tokenizes no more than is asked for."""
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
-        starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
-        return ids[starts[0] :] if len(starts) == 1 else ids
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        del ids  # there is no text that would do
+        return Rendered(None, example.cut(self(messages, add_generation_prompt=add_generation_prompt), since))
 
 
 @pytest.mark.parametrize("known", KNOWN)

@@ -10,7 +10,17 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import Message, OddStop, Policy, Step, Stitched, TemplateRefused, answer, stitch_questions
+from tito_core import (
+    Message,
+    OddStop,
+    Policy,
+    Rendered,
+    Step,
+    Stitched,
+    TemplateRefused,
+    answer,
+    stitch_questions,
+)
 from tito_core.recheck import _within, recheck_questions
 from tito_core.seams.probe import probe
 from tito_core.seams.turn_form import TurnForm
@@ -237,11 +247,15 @@ def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, s
             asked.append(None)
             return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
-        def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-            ids = self(messages, add_generation_prompt=add_generation_prompt)
-            asked[-1] = text
-            sought = example.text(text)
-            return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) - 1 :]
+        def rendered(
+            self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+        ) -> Rendered:
+            whole = self(messages, add_generation_prompt=add_generation_prompt)
+            asked[-1] = since
+            sought = example.text(since or "")
+            assert ids
+            places = (i for i in range(len(whole)) if whole[i : i + len(sought)] == sought)
+            return Rendered(None, whole[max(places) - 1 :])
 
     prompt = [*found.step.messages, example.user(words)]
     assert answer(recheck_questions(found, prompt), Cutting()) is True

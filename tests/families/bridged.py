@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tests.families.conversations import Case
-from tito_core import Bridge, Extension, Message, TemplateRefused, TokenizeFn
+from tito_core import Bridge, Extension, Message, Rendered, TemplateRefused, TokenizeFn
 from tito_core.bridge import Known
 from tito_core.seams.tail import ProfileLike
 
@@ -51,10 +51,10 @@ class CountingQuestions:
         ids: Sequence[int] = self.bound(*args, **options)
         return ids
 
-    def since(self, *args: Any, **options: Any) -> Sequence[int]:
+    def rendered(self, *args: Any, **options: Any) -> Rendered:
         self.asked += 1
-        ids: Sequence[int] = self.bound.since(*args, **options)
-        return ids
+        found: Rendered = self.bound.rendered(*args, **options)
+        return found
 
 
 @attrs.define
@@ -62,15 +62,15 @@ class RememberedAnswers:
     """A `tokenize_fn` that renders equal questions once: three in four of a cell's are asked again."""
 
     bound: Any
-    _known: dict[bytes, Sequence[int] | TemplateRefused] = attrs.field(factory=dict, init=False)
+    _known: dict[bytes, Any] = attrs.field(factory=dict, init=False)
 
-    def __call__(self, messages: Sequence[Message], **options: Any) -> Sequence[int]:
+    def __call__(self, messages: Sequence[Message], **options: Any) -> Any:
         return self._answer(self.bound, messages, **options)
 
-    def since(self, messages: Sequence[Message], text: str, **options: Any) -> Sequence[int]:
-        return self._answer(self.bound.since, messages, text, **options)
+    def rendered(self, *asked: Any, **options: Any) -> Any:
+        return self._answer(self.bound.rendered, *asked, **options)
 
-    def _answer(self, ask: Callable[..., Sequence[int]], *asked: Any, **options: Any) -> Sequence[int]:
+    def _answer(self, ask: Callable[..., Any], *asked: Any, **options: Any) -> Any:
         key = pickle.dumps((asked, options))
         if key not in self._known:
             self._known[key] = _answer_or_refusal(ask, *asked, **options)

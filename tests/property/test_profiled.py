@@ -45,17 +45,13 @@ class Counted:
     def __init__(self, toy: Toy, way: str) -> None:
         self.toy = toy
         self.asked: list[Sequence[Message]] = []
+        self.way = way
         if way != WHOLE:
-            self.since = self._since
-        if way == TEXTS:
             self.rendered = self._rendered
 
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         self.asked.append(messages)
         return self.toy(messages, add_generation_prompt=add_generation_prompt)
-
-    def _since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        return list(self._rendered(messages, text, add_generation_prompt=add_generation_prompt, ids=True).ids)
 
     def _rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
@@ -63,6 +59,8 @@ class Counted:
         self.asked.append(messages)
         whole = self.toy.page(messages, add_generation_prompt=add_generation_prompt).text
         cut = whole.index(since) if since is not None and whole.count(since) == 1 else 0
+        if self.way == CUTS:
+            return Rendered(None, self.toy.tokenizer.encode(whole[cut:]))
         return Rendered(whole, self.toy.tokenizer.encode(whole[cut:]) if ids else ())
 
 

@@ -133,11 +133,6 @@ class CertifyingRender:
         return words_of(self.full)
 
     @property
-    def since(self) -> Callable[..., Awaitable[Sequence[int]]] | None:
-        """The method of `full` that tokenizes from a text on; None if it has none."""
-        return getattr(self.full, "since", None)
-
-    @property
     def rendered(self) -> Callable[..., Awaitable[Rendered]] | None:
         """The method of `full` that returns the text, too; None if it has none."""
         return getattr(self.full, "rendered", None)
@@ -164,20 +159,18 @@ class BriefRender:
     known: KnownRendering
 
     @property
-    def since(self) -> Callable[..., Awaitable[Sequence[int]]] | None:
-        """The method that tokenizes from a text on; None if the functions have none."""
-        return self._since if hasattr(self.full, "since") else None
+    def rendered(self) -> Callable[..., Awaitable[Rendered]] | None:
+        """The method that returns the text, too; None if the functions have none."""
+        return self._rendered if hasattr(self.full, "rendered") else None
 
     async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
         """Return the ids of messages."""
         return await (await self._chosen())(messages, add_generation_prompt=add_generation_prompt)
 
-    async def _since(
-        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> Sequence[int]:
+    async def _rendered(self, *asked: Any, **options: Any) -> Rendered:
         chosen: Any = await self._chosen()
-        ids: Sequence[int] = await chosen.since(messages, text, add_generation_prompt=add_generation_prompt)
-        return ids
+        found: Rendered = await chosen.rendered(*asked, **options)
+        return found
 
     async def _chosen(self) -> AsyncTokenizeFn:
         if self.known.apart is None:

@@ -113,17 +113,10 @@ class InThread:
         render = partial(self.bound, add_generation_prompt=add_generation_prompt)
         return await rendered(messages, partial(render, messages))
 
-    async def since(
-        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> list[int]:
-        """Return the ids from `text` on; see `tito_core.Question.put`."""
-        render = partial(self.bound.since, text=text, add_generation_prompt=add_generation_prompt)
-        return await rendered(messages, partial(render, messages))
-
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
-        """Return the text, and the ids if they are asked for; see `tito_core.Question.put`."""
+        """Return the text, and the ids if they are asked for; see `tito_core.Renderer`."""
         speaking = add_generation_prompt
         render = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
         return await rendered(messages, partial(render, messages))

@@ -52,18 +52,14 @@ class Bound:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
         return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
 
-    def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of what is rendered from `text` on; nothing before it is encoded.
-
-        A template may print `text` twice or leave it out, whatever the messages are. Then the ids are those
-        of the whole render; see `tito_core.Question.put`.
-        """
-        return self._since(self.text(messages, add_generation_prompt=add_generation_prompt), text)
-
     def rendered(
         self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
-        """Return the text of `messages`, and its ids from `since` on if they are asked for."""
+        """Return the text of `messages`, and its ids from `since` on if they are asked for.
+
+        Nothing before it is encoded. A template may print it twice or leave it out, whatever the messages
+        are: then the ids are those of the whole; see `tito_core.Renderer`.
+        """
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
         if not ids:
             return Rendered(whole)

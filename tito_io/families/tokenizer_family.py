@@ -66,22 +66,13 @@ class TokenizerBound:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
         return self.tokenizer.ids(self._prepared(messages, **ending), self._given(), **ending)
 
-    def since(self, messages: Messages, text: str, *, add_generation_prompt: bool) -> list[int]:
-        """Return the ids of what is rendered from `text` on; nothing before it is encoded.
-
-        The ids are those of the whole render if `text` does not occur in it exactly once, or if the object
-        is not known to encode the text that it renders; see `tito_core.Question.put`.
-        """
-        if not self.tokenizer.text_first:
-            return self(messages, add_generation_prompt=add_generation_prompt)
-        return self._since(self.text(messages, add_generation_prompt=add_generation_prompt), text)
-
     def rendered(
         self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
         """Return the text of `messages`, and its ids from `since` on if they are asked for.
 
-        There are ids and no text if the object is not known to encode the text that it renders.
+        Nothing before it is encoded; if it does not occur exactly once, the ids are those of the whole. There
+        are ids and no text if the object is not known to encode the text that it renders.
         """
         if not self.tokenizer.text_first:
             return Rendered(None, self(messages, add_generation_prompt=add_generation_prompt))

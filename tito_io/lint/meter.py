@@ -8,7 +8,7 @@ from datetime import datetime
 
 import attrs
 
-from tito_core import InputError, Message, TemplateRefused
+from tito_core import InputError, Message, Rendered, TemplateRefused
 from tito_io.families.chunk_encoder import ChunkEncoder, EncodedText
 from tito_io.families.family import Bound
 
@@ -45,10 +45,13 @@ class LintMeter:
         """Return ids; raises `TemplateRefused`, or `Hostile` once the budget is used up."""
         return self._ids(self.text(messages, speaking=add_generation_prompt))
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return the ids from `text` on, as `Bound.since` does."""
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        """Return the text, and the ids from `since` on, as `Bound.rendered` does."""
         whole = self.text(messages, speaking=add_generation_prompt)
-        return self._ids(whole[whole.index(text) :] if whole.count(text) == 1 else whole)
+        start = whole.index(since) if since is not None and whole.count(since) == 1 else 0
+        return Rendered(whole, self._ids(whole[start:]) if ids else ())
 
     def text(self, messages: Sequence[Message], *, speaking: bool) -> str:
         """Return the rendered text; `speaking` adds the generation prompt."""

@@ -114,8 +114,8 @@ def bridges(case: Case, meter: LintMeter) -> tuple[tuple[int, ...], tuple[int, .
     for text in TEXTS:
         prompt = (*history, form.write(SHORT), {**message, "content": text}, *others)
         try:
-            ids = meter.since(prompt, SHORT, add_generation_prompt=True) if recipe.cut else None
-            whole = ids if ids is not None else meter(prompt, add_generation_prompt=True)
+            since = SHORT if recipe.cut else None
+            whole = meter.rendered(prompt, since, add_generation_prompt=True, ids=True).ids
         except TemplateRefused:
             return None
         pair.append(recognize(recipe, tuple(whole)))

@@ -162,17 +162,10 @@ class GuardedTemplate:
         found = await self.rendered(messages, None, add_generation_prompt=add_generation_prompt, ids=True)
         return found.ids
 
-    async def since(
-        self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool
-    ) -> Sequence[int]:
-        """Return the ids from `text` on; see `tito_core.Question.put`."""
-        found = await self.rendered(messages, text, add_generation_prompt=add_generation_prompt, ids=True)
-        return found.ids
-
     async def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
-        """Return the text with stand-ins, and the ids if they are asked for; see `tito_core.Question.put`."""
+        """Return the text with stand-ins, and its ids as `tito_core.Renderer` does."""
         speaking = add_generation_prompt
         of = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
 

@@ -157,10 +157,11 @@ class Cutting:
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
-        starts = [i for i in range(len(ids)) if ids[i : i + len(sought)] == sought]
-        return ids[starts[0] :] if len(starts) == 1 else ids
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        del ids  # there is no text that would do
+        return Rendered(None, example.cut(self(messages, add_generation_prompt=add_generation_prompt), since))
 
 
 class WithText(Cutting):
@@ -180,7 +181,7 @@ class WithText(Cutting):
     ) -> Rendered:
         whole = self(messages, add_generation_prompt=add_generation_prompt)
         text = "".join(chr(one - example.BASE if one >= example.BASE else 0xE000 + one) for one in whole)
-        cut = whole if since is None else self.since(messages, since, add_generation_prompt=True)
+        cut = example.cut(whole, since)
         self.asked.append(len(cut) * ids)
         return Rendered(None if self.hides else text, cut if ids else ())
 
@@ -363,9 +364,13 @@ class Rewriting:
     def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         return moving(messages, add_generation_prompt=add_generation_prompt)
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        ids, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(text)
-        return ids[max(i for i in range(len(ids)) if ids[i : i + len(sought)] == sought) :]
+    def rendered(
+        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+    ) -> Rendered:
+        del ids
+        whole, sought = self(messages, add_generation_prompt=add_generation_prompt), example.text(since or "")
+        places = (i for i in range(len(whole)) if whole[i : i + len(sought)] == sought)
+        return Rendered(None, whole[max(places) if since else 0 :])
 
 
 def test_a_history_that_says_what_the_kernel_asks_with_is_not_cut_in_the_middle() -> None:

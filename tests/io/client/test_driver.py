@@ -30,10 +30,6 @@ class Threads:
         self.used.append(threading.get_ident())
         return [1]
 
-    def since(self, messages: Sequence[Message], text: str, *, add_generation_prompt: bool) -> list[int]:
-        del text
-        return self(messages, add_generation_prompt=add_generation_prompt)
-
     def rendered(
         self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
@@ -47,10 +43,9 @@ async def test_only_long_messages_are_rendered_in_a_thread(size: int, *, here: b
     render = InThread(cast("Bound", threads))
     messages = [{"role": "user", "content": "a" * size}]
     assert await render(messages, add_generation_prompt=True) == [1]
-    assert await render.since(messages, "a", add_generation_prompt=True) == [1]
     found = await render.rendered(messages, "a", add_generation_prompt=True, ids=True)
     assert found == Rendered("a", [1])
-    assert [one == threading.get_ident() for one in threads.used] == [here] * 3
+    assert [one == threading.get_ident() for one in threads.used] == [here] * 2
 
 
 @pytest.mark.parametrize(
@@ -101,6 +96,6 @@ async def test_a_family_renders_arguments_as_engines_do() -> None:
     written = messages('{"x": "Zephyr"}')
     ids = await render(written, add_generation_prompt=True)
     assert ids == family().ids(messages({"x": "Zephyr"}), add_generation_prompt=True)
-    since = await render.since(written, "Zephyr", add_generation_prompt=True)
+    since = (await render.rendered(written, "Zephyr", add_generation_prompt=True, ids=True)).ids
     assert len(since) < len(ids)
     assert ids[-len(since) + 1 :] == since[1:]

@@ -249,13 +249,13 @@ def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Fa
     family = families["chatml"]
     tokenize = family.tokenize_fn()
     said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
-    once = tokenize.since(said, "Zephyr", add_generation_prompt=True)
+    once = tokenize.rendered(said, "Zephyr", add_generation_prompt=True, ids=True).ids
     assert family.decode(once).startswith("Zephyr")
     assert family.decode(tokenize(said, add_generation_prompt=True)).endswith(family.decode(once))
     for words in ("A Zephyr?", "Why?"):
         asked = [*said[:-1], {"role": "user", "content": words}]
         text = "Zephyr" if words != "Why?" else "nowhere"
-        assert tokenize.since(asked, text, add_generation_prompt=True) == tokenize(
+        assert tokenize.rendered(asked, text, add_generation_prompt=True, ids=True).ids == tokenize(
             asked, add_generation_prompt=True
         )
 
@@ -282,7 +282,6 @@ def test_a_text_is_returned_with_its_ids(families: dict[str, Family], since: str
     found = tokenize.rendered(said, since, add_generation_prompt=True, ids=True)
     ids = tokenize(said, add_generation_prompt=True)
     assert found.text == tokenize.text(said, add_generation_prompt=True)
-    assert found.ids == (ids if since is None else tokenize.since(said, since, add_generation_prompt=True))
     assert (found.ids == ids) is (since != "Zephyr")
     assert tokenize.rendered(said, since, add_generation_prompt=True, ids=False) == Rendered(found.text)
 
@@ -308,7 +307,7 @@ def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:
     tokenize = noting.tokenize_fn()
     for words in ("Why?", "When?"):
         said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": words}]
-        tokenize.since(said, "Zephyr", add_generation_prompt=True)
+        tokenize.rendered(said, "Zephyr", add_generation_prompt=True, ids=True)
     assert encoded == ["Zephyr", "<eos>Why?<eos>", "<eos>When?<eos>"]
 
 
@@ -323,7 +322,8 @@ def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(
     said = [USER, {"role": "assistant", "content": "hel"}, {"role": "user", "content": words}]
     text = family.text(said, add_generation_prompt=True)
     cut = text[text.index("hel") :] if text.count("hel") == 1 else text
-    assert family.tokenize_fn().since(said, "hel", add_generation_prompt=True) == family.encode(cut)
+    found = family.tokenize_fn().rendered(said, "hel", add_generation_prompt=True, ids=True)
+    assert found == Rendered(text, family.encode(cut))
 
 
 def test_a_refusal_names_the_file_the_line_and_the_reason(families: dict[str, Family]) -> None:

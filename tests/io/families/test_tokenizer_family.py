@@ -125,7 +125,7 @@ def test_a_cut_render_is_the_text_from_there_on(
     tokenize = family.tokenize_fn()
     whole = tokenize.text(messages, add_generation_prompt=True)
     cut = whole[whole.index(mark) :] if whole.count(mark) == 1 else whole
-    assert tokenize.since(messages, mark, add_generation_prompt=True) == family.encode(cut)
+    assert tokenize.rendered(messages, mark, add_generation_prompt=True, ids=True).ids == family.encode(cut)
     rendered = partial(tokenize.rendered, messages, add_generation_prompt=True)
     assert rendered(mark, ids=True) == Rendered(whole, family.encode(cut))
     assert rendered(None, ids=True) == Rendered(whole, family.encode(whole))
@@ -350,7 +350,7 @@ def test_nothing_is_cut_where_it_is_not_known_how_ids_are_made() -> None:
     tokenize = Family.of(Words()).tokenize_fn()
     said = [USER, {"role": "assistant", "content": "Zephyr"}]
     ids = tokenize(said, add_generation_prompt=False)
-    assert tokenize.since(said, "Zephyr", add_generation_prompt=False) == ids
+    assert tokenize.rendered(said, "Zephyr", add_generation_prompt=False, ids=True).ids == ids
     for wanted in (True, False):
         found = tokenize.rendered(said, "Zephyr", add_generation_prompt=False, ids=wanted)
         assert found == Rendered(None, ids)
