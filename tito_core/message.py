@@ -159,7 +159,7 @@ class Messages(Shared[dict[str, Any]]):
         return may and any(not set(ids).isdisjoint(call_ids(message)) for message in super().__iter__())
 
     def says(self, words: tuple[str, ...]) -> frozenset[str]:
-        """Return which of `words` a message after the opening says that is no assistant's.
+        """Return which of `words` a message after the opening says.
 
         What older links say is remembered, so that it costs O(new).
         """
@@ -168,7 +168,7 @@ class Messages(Shared[dict[str, Any]]):
         known = frozenset[str]() if older is None else older.said[1]
         for link in reversed(missing):
             later = link.part[max(len(self.opening) - link.start, 0) :]
-            texts = [text for one in later if one["role"] != "assistant" for text in texts_in(one)]
+            texts = [text for one in later for text in texts_in(one)]
             known = known.union(word for word in words if any(word in text for text in texts))
             # A cache: the value follows from the frozen fields.
             object.__setattr__(link, "said", (words, known))

@@ -15,7 +15,7 @@ from .normalization.receipts import OPTIONAL, Forgiveness
 class Truncated(Enum):
     """What to do with a turn that was cut short."""
 
-    CLOSE = "write the whole close after it, untrained and in the ledger"
+    CLOSE = "write what is missing of the close after it, untrained and in the ledger"
     REFUSE = "refuse, so that the prompt goes by messages"
 
 
@@ -60,7 +60,7 @@ class Policy:
         InputError: A field holds something else, such as a word that spells a choice.
 
     >>> Policy(odd_stop=OddStop.REPLACE).truncated
-    <Truncated.CLOSE: 'write the whole close after it, untrained and in the ledger'>
+    <Truncated.CLOSE: 'write what is missing of the close after it, untrained and in the ledger'>
     """
 
     truncated: Truncated = attrs.field(default=Truncated.CLOSE, validator=is_a(Truncated))

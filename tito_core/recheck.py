@@ -120,7 +120,7 @@ def _was_closed(sampled: tuple[int, ...], before: tuple[int, ...], alone: Alone)
 
 
 def _closes(stitched: Stitched, seam: Seam, alone: Alone, rest: int) -> bool:
-    """Return whether the whole close was added to a turn that was cut, or that ended with an odd stop.
+    """Return whether the rest of the close was added to a turn that was cut, or ended with an odd stop.
 
     A turn that was cut, or whose odd stop was replaced, may have sampled the beginning of the close itself.
     """

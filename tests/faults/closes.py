@@ -26,8 +26,8 @@ FAULTS = (
     Fault(
         "the id before a close is not compared",
         "seams/close.py",
-        "max(run, sampled) + 1 if",
-        "run + 1 if",
+        "size for size in sizes if end[-size:] != both[-size:]",
+        "size for size in sizes",
         CLOSES,
     ),
     Fault(

@@ -48,7 +48,7 @@ FAULTS = (
     Fault(
         "a template that remembers words is not asked about the whole history",
         "seams/tail.py",
-        "if profile is not None and turn.said and isinstance(proof, Refusal):",
+        "if profile is not None and turn.shown_by_history and turn.said and isinstance(proof, Refusal):",
         "if False:",
         SAID,
     ),
@@ -79,5 +79,26 @@ FAULTS = (
         "asking = bounded(_certified(wanted), MOST_RENDERS, wanted.refused(TOO_MANY))",
         "asking = _certified(wanted)",
         QUESTIONS,
+    ),
+    Fault(
+        "a case is asked about in histories of the richest form alone",
+        "seams/certify.py",
+        "[*sample.loops, *sample.forms]",
+        "sample.loops",
+        ("tests/core/seams/test_certify.py",),
+    ),
+    Fault(
+        "an unknown history is asked about as an empty one",
+        "seams/tail.py",
+        "turn.shown_by_history and turn.said",
+        "turn.said",
+        SAID,
+    ),
+    Fault(
+        "what an assistant says is not asked about",
+        "seams/experiments.py",
+        'SAYING = frozenset(("system", "user", "assistant", "tool"))',
+        'SAYING = frozenset(("system", "user", "tool"))',
+        SAID,
     ),
 )

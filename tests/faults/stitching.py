@@ -202,8 +202,8 @@ FAULTS = (
     Fault(
         "a hash tells apart what a policy may forgive",
         "normalization/compare.py",
-        "values |= choice.without(form)",
-        "values |= {}",
+        "form = attrs.evolve(form, **choice.without(form))",
+        "form = attrs.evolve(form)",
     ),
     Fault(
         "a None in a part is forgiven without a word",
@@ -333,7 +333,7 @@ FAULTS = (
     Fault(
         "the real system and user texts are not asked about",
         "seams/experiments.py",
-        "yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history))",
+        "yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history, called=turn.called))",
         "pass",
         ("tests/core/seams/test_profile.py",),
     ),

@@ -1,8 +1,8 @@
 """Law 5. Closed once.
 
 After the completion the suffix stands exactly once: the largest overlap between the end of the sampled ids
-and the beginning of the suffix is not written twice, a truncated completion gets the whole of it, also when
-the suffix overlaps itself.
+and the beginning of the suffix is not written twice, a truncated completion gets what its message does not
+show as sampled, also when the suffix overlaps itself.
 """
 
 from __future__ import annotations

@@ -160,14 +160,11 @@ def test_forgiving_more_never_makes_two_messages_different(
     family: list[Any], names: set[Forgiveness]
 ) -> None:
     """An option adds matches and takes none away, and a receipt names no option that was not asked for."""
-    options = frozenset(names) & OPTIONS
+    options = frozenset(names) & OPTIONAL
     first, second, _ = family
     strict, lenient = same(first, second), same(first, second, options)
     assert strict is None or lenient is not None
-    assert lenient is None or lenient & OPTIONS <= options
-
-
-OPTIONS = frozenset((F.OUTER_WHITESPACE, F.DROPPED_CONTENT, F.DROPPED_REASONING, F.RENAMED_TOOL_IDS))
+    assert lenient is None or lenient & OPTIONAL <= options
 
 
 def client_copy(choices: Choices, message: Any) -> dict[str, Any]:
@@ -186,7 +183,7 @@ def test_messages_that_a_policy_takes_for_one_have_one_hash(family: list[Any], c
     """Otherwise a match would not be found after a near miss, where steps are looked up by their hashes."""
     ours, *others = map(unwrapped, family)
     for theirs in (*others, client_copy(choices, ours), *(client_copy(choices, one) for one in others)):
-        if same(ours, theirs, OPTIONS) is not None:
+        if same(ours, theirs, OPTIONAL) is not None:
             assert forgiving_hash(ours) == forgiving_hash(theirs)
 
 
@@ -198,10 +195,10 @@ def test_conversations_that_a_policy_takes_for_one_have_one_hash(data: st.DataOb
     renamed = data.draw(renamed_call_ids(history))
     choices = data.draw(CHOICES)
     theirs = [client_copy(choices, one) if choices.once_in(3) else one for one in renamed]
-    stored, search = Messages.of(history), PromptMatcher(theirs, OPTIONS)
+    stored, search = Messages.of(history), PromptMatcher(theirs, OPTIONAL)
     if search.fits(stored) is not None:
         assert chain_hash(stored) == search.hashes[-1]
-    assert PromptMatcher(renamed, OPTIONS).fits(stored) is not None
+    assert PromptMatcher(renamed, OPTIONAL).fits(stored) is not None
 
 
 def assistant(content: Any = "a", **more: Any) -> dict[str, Any]:
@@ -376,7 +373,7 @@ FORGIVABLE: dict[str, tuple[Any, Any, Forgiveness]] = {
 def test_a_policy_forgives_by_name_and_the_receipt_names_it(
     ours: Any, theirs: Any, option: Forgiveness
 ) -> None:
-    others = OPTIONS - {option}
+    others = OPTIONAL - {option}
     assert same(ours, theirs) is None
     assert same(ours, theirs, others) is None
     receipt = same(ours, theirs, frozenset((option,)))
@@ -386,7 +383,7 @@ def test_a_policy_forgives_by_name_and_the_receipt_names_it(
 
 def test_each_optional_difference_has_an_example() -> None:
     shown = {option for _, _, option in FORGIVABLE.values()}
-    assert shown | {F.RENAMED_TOOL_IDS} == OPTIONS == OPTIONAL
+    assert shown | {F.RENAMED_TOOL_IDS} == OPTIONAL
     named = frozenset().union(*(receipt for _, _, receipt in SAME.values()))
     assert named | {F.MEDIA} == set(F) - OPTIONAL  # images have a law of their own
 
@@ -407,7 +404,7 @@ UNFORGIVABLE: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("ours", "theirs"), UNFORGIVABLE.values(), ids=UNFORGIVABLE.keys())
 def test_no_policy_forgives_what_was_not_named(ours: Any, theirs: Any) -> None:
-    assert same(ours, theirs, OPTIONS) is None
+    assert same(ours, theirs, OPTIONAL) is None
 
 
 def renamed(first: str, second: str, result: str) -> list[dict[str, Any]]:

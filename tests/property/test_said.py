@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from tests.profiles import tries
-from tito_core import Message, Refusal, Step, Stitched, try_stitch
+from tito_core import Bridge, Message, Refusal, Step, Stitched, try_stitch
+from tito_core.bridge import Known
 from tito_core.message import Messages, texts_in
 from tito_core.seams.profile import Profile
 from tito_core.testing.strategies.choices import CHOICES
@@ -24,6 +25,8 @@ from tito_core.testing.toys import toy_named
 CHATML = toy_named("chatml")
 WORDS = ("failed", "denied", "not found", "timed out", "empty", "stale")
 ROLES = ("user", "tool", "system", "assistant")
+HEARD = (("tool",), ("user",), ("user", "tool"), ("system", "user", "tool"), ("assistant", "tool"))
+"""The roles that a template listens to."""
 CALL = {"id": "callaaaa1", "type": "function", "function": {"name": "get", "arguments": "{}"}}
 
 
@@ -55,7 +58,9 @@ def remembered(draw: DrawFn) -> tuple[Remembering, Chat, Chat]:
     """Draw a template, a history with its turn, and what is new."""
     choices = draw(CHOICES)
     words = WORDS[: choices.pick((1, 2, 6))]
-    roles = choices.pick((("tool",), ("user",), ("user", "tool"), ("system", "user", "tool")))
+    roles = choices.pick(
+        (("tool",), ("user",), ("user", "tool"), ("system", "user", "tool"), ("assistant", "tool"))
+    )
     chat: Chat = []
     for _ in range(choices.pick((0, 1, 2))):
         chat += [
@@ -63,9 +68,10 @@ def remembered(draw: DrawFn) -> tuple[Remembering, Chat, Chat]:
             {"role": "assistant", "content": "", "tool_calls": [CALL]},
             {"role": "tool", "tool_call_id": "callaaaa1", "content": _text(draw, words)},
             *([{"role": "system", "content": _text(draw, words)}] if choices.once_in(3) else []),
-            {"role": "assistant", "content": "b"},
+            {"role": "assistant", "content": _text(draw, words)},
         ]
-    chat += [{"role": "user", "content": _text(draw, words)}, {"role": "assistant", "content": "a"}]
+    turn = {"role": "assistant", "content": _text(draw, words)}
+    chat += [{"role": "user", "content": _text(draw, words)}, turn]
     new = [{"role": "user", "content": _text(draw, words)}]
     return Remembering(words, roles, choices.once_in(2)), chat, new
 
@@ -81,7 +87,7 @@ def step_of(template: Remembering, chat: Chat) -> Step:
         prompt=chat[:-1],
         completion=chat[-1:],
         prompt_ids=template(chat[:-1], add_generation_prompt=True),
-        completion_ids=CHATML.encode("a<|im_end|>"),
+        completion_ids=CHATML.encode(f"{chat[-1]['content']}<|im_end|>"),
     )
 
 
@@ -106,8 +112,25 @@ def test_with_a_profile_the_whole_history_is_asked_about(case: tuple[Remembering
     words: dict[str, Any] = {"words": template.template_words}
     known = Profile(suffix=CHATML.suffix, stop_ids=CHATML.stop_ids, **words)
     found = try_stitch([step_of(template, chat)], [*chat, *new], CHATML.suffix, template, profile=known)
-    assert isinstance(found, Stitched), found
-    assert found.added == tail(template, chat, new)
+    if isinstance(found, Stitched):
+        assert found.added == tail(template, chat, new)
+    else:  # the turn's own words are replaced where the history is asked about
+        assert any(word in chat[-1]["content"] for word in template.template_words), found
+
+
+@given(remembered(), st.sampled_from((False, True)), st.integers(0, 2))
+@tries(4)
+def test_without_the_history_a_word_that_may_have_been_said_changes_no_answer(
+    case: tuple[Remembering, Chat, Chat], known: bool, level: int
+) -> None:
+    template, chat, new = case
+    words: dict[str, Any] = {"words": template.template_words}
+    profile = Profile(suffix=CHATML.suffix, stop_ids=CHATML.stop_ids, **words) if known else None
+    bridge = Bridge(template, CHATML.stop_ids, suffix=CHATML.suffix, profile=profile, spans=False)
+    knowledge: list[Known] = [{}, {"turn": chat[-1]}, {"history": chat[:-1]}]
+    step = step_of(template, chat)
+    found = bridge.extend(step.ids, new, **knowledge[level])
+    assert isinstance(found, Refusal) or found.added == tail(template, chat, new)
 
 
 MESSAGES = st.lists(st.tuples(st.sampled_from(ROLES), st.sampled_from((*WORDS[:3], "ab"))), max_size=6)
@@ -118,7 +141,7 @@ MESSAGES = st.lists(st.tuples(st.sampled_from(ROLES), st.sampled_from((*WORDS[:3
 def test_what_messages_say_is_known_however_they_were_linked(
     said: list[tuple[str, str]], first: int, second: int, count: int
 ) -> None:
-    """Of all that follows the opening but what an assistant says; whatever was asked of earlier links."""
+    """Of all that follows the opening, whatever was asked of earlier links."""
     chat = [{"role": role, "content": f"a {text}"} for role, text in said]
     begin, middle = sorted((first, second))
     words = WORDS[:count]
@@ -128,6 +151,6 @@ def test_what_messages_say_is_known_however_they_were_linked(
         longer.says(words)
     whole = longer.then(chat[middle:])
     opening = next((place for place, (role, _) in enumerate(said) if role != "system"), len(said))
-    texts = [text for role, text in said[opening:] if role != "assistant"]
+    texts = [text for _, text in said[opening:]]
     assert whole.says(words) == {word for word in words if word in texts}
     assert whole.says(WORDS[:1]) == {word for word in WORDS[:1] if word in texts}

@@ -87,7 +87,6 @@ def _forgiven(
 def forgiving_hash(message: dict[str, Any]) -> int:
     """Return a hash that ignores every difference that a policy can forgive; `message` is a private copy."""
     form = normal_copy(message)
-    values = {field: getattr(form, field) for field in FIELDS}
     for choice in CHOICES.values():
-        values |= choice.without(form)
-    return hash(tuple(values.values()))
+        form = attrs.evolve(form, **choice.without(form))
+    return hash(tuple(getattr(form, field) for field in FIELDS))

@@ -18,7 +18,7 @@ from ..questions import Question, Questions, ask, bounded, relayed
 from ..refusal import Reason, Refusal
 from .case import TurnKind
 from .experiments import LOOP_GOES_ON, Experiment, experiments
-from .history import Context, Past, akin_histories
+from .history import STYLES, Context, Past, Style, akin_histories
 from .profile import CERTIFIED_LOOPS, Case, Mode, Recipe, recognize
 from .prove import (
     Proof,
@@ -36,6 +36,9 @@ from .turn_form import TurnForm
 Plain = dict[str, Any]
 SAMPLES = ((2, "Well", ("find",)), (3, "Take 12 of them", ("get_weather", "lookup")))
 """For each sample, how many neighbours stand for many, the text of the new messages, and the called tools."""
+OTHER_FORMS = [Style(other=False, looped=one, system=False, as_object=False) for one in (True, False)]
+"""Without a system text and with arguments as texts, with an earlier tool loop and without one."""
+OTHER_FORM = "earlier messages are written in another form"
 MANY_SHOWN = 3
 """Media in the first message of a history that shows many."""
 OPENING: Plain = {"role": "system", "content": "Answer in one line."}
@@ -121,11 +124,18 @@ class CaseSample:
     environment: Environment
 
     @property
-    def loops(self) -> tuple[Experiment, ...]:
+    def loops(self) -> list[Experiment]:
         """A tool loop that goes on, as it may in a known case."""
         after = self.turn.after
         loops = [Past(role=after, loop=(after,))] * ((after,) in CERTIFIED_LOOPS)
-        return tuple(Experiment(LOOP_GOES_ON, past.histories, needed=False) for past in loops)
+        return [Experiment(LOOP_GOES_ON, past.histories, needed=False) for past in loops]
+
+    @property
+    def forms(self) -> list[Experiment]:
+        """Histories of other forms than the richest, which is asked about first."""
+        written = list(zip(STYLES, Past(role=self.turn.after).histories, strict=True))
+        ways = ([one if style == form else None for style, one in written] for form in OTHER_FORMS)
+        return [Experiment(OTHER_FORM, way, needed=False) for way in ways]
 
 
 def _certified(wanted: CaseToShow) -> Questions[Case]:
@@ -188,7 +198,7 @@ class Shown:
 def _free(sample: CaseSample, proof: Proof) -> Questions[list[Shown] | Refusal]:
     """Show that other histories give the same tail, as before a turn without a profile."""
     turn, taken = sample.turn, Taken()
-    failed = yield from disagreement_questions(turn, proof, sample.loops, taken)
+    failed = yield from disagreement_questions(turn, proof, [*sample.loops, *sample.forms], taken)
     if failed is not None:
         return failed
     # GLM-4.5 and Qwen3-Coder take arguments of earlier calls as objects alone, DeepSeek-V3 as texts.

@@ -288,18 +288,28 @@ def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -
         return 0
     # Of the whole: it does not say the text from which on the ids of the others are enough.
     ids = yield from if_taken(ask((*located.context, turn.message, *located.environment)), ())
-    run = next((size for size, one in enumerate(reversed(end)) if one != end[-1]), len(end))
     for sampled in reversed(ends):
-        # An id before it shows where the close begins, unless that is in the last id itself.
-        size = max(run, sampled) + 1 if tail[sampled - 1] == end[-1] else 1
-        rest = tail[sampled:]
+        size, rest = _telling(end, tail[:sampled]), tail[sampled:]
         before = ids[: len(ids) - len(rest)]
         if size <= len(end) and ids[len(before) :] == rest and before[-size:] == end[-size:]:
             return sampled
     return 0
 
 
-CALL_ENDS = "".join(map(chr, range(33, 127)))
+def _telling(end: tuple[int, ...], close: tuple[int, ...]) -> int:
+    """Return how many of the last ids tell a turn that ends with `close` from one that it follows.
+
+    They are two at least: one id may be that of another text.
+
+    >>> _telling((5, 7, 7), (7,)), _telling((5, 6, 9), (7,)), _telling((7, 7), (7,))
+    (3, 2, 3)
+    """
+    both = (*end, *close)
+    sizes = range(min(2, len(end)), len(end) + 1)
+    return next((size for size in sizes if end[-size:] != both[-size:]), len(end) + 1)
+
+
+CALL_ENDS = "".join(map(chr, (10, *range(32, 127))))
 """What a call may end with."""
 
 
@@ -392,8 +402,8 @@ def overlap(
     close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
     end = tuple(turn[-closed - 1 :])
     same = [place + 1 for place, index in enumerate(close) if end and index == end[-1] and index in stops]
-    if len(same) == 1:
-        return same[0]
+    if len(same) == 1:  # no engine samples past a stop
+        return same[0] if set(stops).isdisjoint(close[: same[0] - 1]) else 0
     by_stop = same[: end.count(end[-1]) if counted else 1][-1] if same else 0
     least = 1 + min((place for place, index in enumerate(close) if index in stops), default=0)
     sizes = range(len(end), least - 1, -1)  # the largest: a suffix may overlap itself

@@ -24,7 +24,7 @@ SAME_TOOL = "an earlier call is of the same tool"
 MEDIA = "earlier messages show media"
 MANY_MEDIA = "an earlier message shows as many media"
 REAL_TEXTS = "the real system texts and the last question stand before the turn"
-SAYING = frozenset(("system", "user", "tool"))
+SAYING = frozenset(("system", "user", "assistant", "tool"))
 MOST_WORDS = 4
 """Experiments with words that the template looks for; the last one has all that are left."""
 SWITCHES = "an earlier message switches reasoning on or off"
@@ -74,7 +74,7 @@ def experiments(turn: SampledTurn, environment: Environment) -> Iterator[Experim
     yield from _of_media(turn)
     # SmolLM3 looks for switches in the system text, GLM-4.5 in each user's; others ask for a user at all.
     if known:
-        yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history))
+        yield Experiment(REAL_TEXTS, akin_histories(turn.after, turn.history, called=turn.called))
     else:
         yield from (Experiment(SWITCHES, (history,), needed=False) for history in SWITCHED)
 

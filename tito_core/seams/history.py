@@ -138,7 +138,8 @@ def _changed(past: Past, history: Context) -> Iterator[Plain]:
     for place, message in enumerate(history):
         role = message["role"] if message["role"] in LAST else "tool"
         content = f"Now: {message['content']}" if message["content"] else ""
-        if role in past.saying and (place < last or role == "tool"):
+        says = role in past.saying and (content or role != "assistant")  # calls may stand beside no content
+        if says and (place < last or role == "tool"):
             content = f"{f'{past.words} ' * past.twice}{content} {past.words}"
         shows = past.media and role in (("user",) if past.aside else ("user", "tool"))
         media = [{"type": name} for name in past.media * (next(counts) if shows else 0)]
@@ -189,14 +190,20 @@ def shortest(role: str, *, opened: bool = False) -> tuple[Context, ...]:
     return tuple((*opening, *end) for end in ends)
 
 
-def akin_histories(role: str, history: Context) -> tuple[Context, ...]:
+def akin_histories(role: str, history: Context, *, called: bool = False) -> tuple[Context, ...]:
     """Return short histories with these messages of the real one that end with a message of `role`.
 
-    Templates look for switches in system and user texts, and for whether there is a user message at all.
+    Templates look for switches in system and user texts, and for whether there is a user message at all. With
+    `called`, an earlier turn of each but the last called a tool.
 
     >>> akin_histories("user", ({"role": "user", "content": "x"},))
     (({'role': 'user', 'content': 'x'},),)
     """
+    if called:
+        *opening, asked = history or (USER,)
+        loops = ((USER, *lookups("add", 3, as_object=one), ANSWER) for one in (False, True))
+        looped = ((*opening, *loop, asked) for loop in loops)
+        return tuple(one for past in (*looped, history) for one in akin_histories(role, past))
     if role not in LAST:
         lookup = (lookups("add", 3, role=role, as_object=one) for one in (True, False))
         return tuple((*history, *one) for one in lookup)

@@ -143,9 +143,11 @@ def whole_history_questions(
     lost = yield from dropped_questions(shown.located)
     if lost is not None:
         return lost
-    other = yield from ask(shown.located.unlike(turn.past), since=since)
-    if not shown.ends(other):
-        return Refusal(Reason.UNPROVEN_TAIL, "the tail differs with the turn's words")
+    failed = yield from _depends_on_content(turn, shown)
+    if failed is None and not shown.ends((yield from ask(shown.located.unlike(turn.past), since=since))):
+        failed = "the turn has other words"
+    if failed is not None:
+        return Refusal(Reason.UNPROVEN_TAIL, f"the tail differs where {failed}")
     return (yield from with_sampled_close(turn, shown))
 
 

@@ -75,7 +75,7 @@ def tail_questions(
         asking = with_sampled_close(turn, known)
         proof = yield from relayed(asking, in_parts) if known.parts else asking
     # Community templates for Qwen count failed results over all of the conversation.
-    if profile is not None and turn.said and isinstance(proof, Refusal):
+    if profile is not None and turn.shown_by_history and turn.said and isinstance(proof, Refusal):
         proof = yield from whole_history_questions(turn, environment)
     if turn.placeholders is None or isinstance(proof, Refusal):
         return proof

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ..media.ranges import Placeholders
-from ..message import Message, Messages
+from ..message import Message, Messages, texts_in
 from ..normalization.clean import clean
 from ..normalization.media import Medium
 from .history import LAST, Context, Past, shortest
@@ -97,10 +97,26 @@ class SampledTurn:
     def said(self) -> list[str]:
         """The words that a template looks for and that earlier messages say; all where those are unknown."""
         words = tuple(dict.fromkeys(self.words))
-        if not self.history_known:
+        if not self.history_known or self.others:  # an unknown turn may say them, too
             return list(words)
         said = self.earlier.says(words) if self.earlier is not None and words else ()
-        return [word for word in words if word in said]
+        return [word for word in words if word in said or self._says(word)]
+
+    def _says(self, word: str) -> bool:
+        return any(word in text for text in texts_in(self.message))
+
+    @property
+    def shown_by_history(self) -> bool:
+        """Whether the real history can show the tail, with other words in the turn: both are known.
+
+        The turn says no word that the template looks for.
+        """
+        return self.history_known and not self.others and not any(map(self._says, self.words))
+
+    @property
+    def called(self) -> bool:
+        """Whether an earlier turn is known to have called a tool."""
+        return self.earlier is not None and bool(self.earlier.summary.called)
 
     @property
     def modalities(self) -> tuple[str, ...]:

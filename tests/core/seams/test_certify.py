@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import pytest
@@ -59,7 +59,7 @@ def test_a_case_is_shown_in_unlike_histories(  # one row of the table
 
 
 LOST = "the template loses, repeats or merges the turn's text"
-WORDS = "the tail differs with the turn's words"
+WORDS = "the tail differs where the turn has other words"
 NO_TRACE = "a system message leaves no trace after the turn"
 TWICE = "a new assistant message is not written once after the turn"
 REFUSED = [
@@ -181,3 +181,38 @@ def test_renders_are_counted_as_they_are_asked_for() -> None:
     assert counter.count(question) is question
     assert counter.count(question) is question
     assert counter.renders == 2
+
+
+Reads = Callable[[Sequence[Message]], bool]
+
+
+def looped_without_system(past: Sequence[Message]) -> bool:
+    opened = past[0]["role"] == "system"
+    return not opened and any(message["role"] == "tool" for message in past)
+
+
+def called_with_texts(past: Sequence[Message]) -> bool:
+    calls = [call for message in past for call in message.get("tool_calls") or ()]
+    return any(isinstance(call["function"]["arguments"], str) for call in calls)
+
+
+def answered_without_system(past: Sequence[Message]) -> bool:
+    opened = past[0]["role"] == "system"
+    return not opened and [message["role"] for message in past].count("assistant") > 1
+
+
+@pytest.mark.parametrize("reads", [looped_without_system, called_with_texts, answered_without_system])
+def test_a_case_is_asked_about_in_histories_of_other_forms(
+    reads: Callable[[Sequence[Message]], bool],
+) -> None:
+    """The richest history has a system text, a tool loop and arguments as objects, all at once."""
+
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for place, message in enumerate(messages):
+            marked = message["role"] == "user" and place > 0 and reads(messages[:place])
+            ids += [*[900] * marked, *example.tokenize([message], add_generation_prompt=False)]
+        return ids + example.tokenize([], add_generation_prompt=add_generation_prompt)
+
+    case = answer(certify_questions(PLAIN, ("user",), (example.CLOSE,), (example.CLOSE,)), tokenize)
+    assert case.mode is Mode.HISTORY, case

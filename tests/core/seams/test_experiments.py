@@ -197,7 +197,7 @@ def test_words_that_the_template_looks_for_are_asked_about_if_earlier_messages_s
         found = histories(turn, f"earlier messages say {word!r}")
         assert all(word in says(history) for history in found)
         roles = {m["role"] for history in found for m in history if word in says((m,))}
-        assert roles == {"system", "user", "tool"}
+        assert roles == {"system", "user", "assistant", "tool"}
 
 
 def stitched(past: Sequence[Message], tokenize: Any, **more: Any) -> Stitched | Refusal:

@@ -264,7 +264,7 @@ def returned(picks: Picks, sent: Sequence[Message]) -> list[Any]:
 def policy(picks: Picks) -> Policy:
     """Return what a caller chose."""
     return Policy(
-        truncated=picks.pick((Truncated.CLOSE, Truncated.CLOSE, Truncated.REFUSE)),
+        truncated=picks.pick((Truncated.CLOSE, *Truncated)),
         odd_stop=picks.pick(tuple(OddStop)),
         forgive={one for one in FORGIVABLE if picks.pick((False, True))},
         further_keys=picks.pick((set[str](), set[str](), {"note"}, {"x_cached"})),
