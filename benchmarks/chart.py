@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.measure import LINEAR, Point
 from benchmarks.programs import FLOOR
+from tito_io.atomic_write import replaced
 
 
 def check(path: Path) -> None:
@@ -31,7 +32,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for panel, tokens in zip(panels, sizes, strict=True):
         _panel(panel, [point for point in points if point.tokens == tokens], tokens)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
-    figure.savefig(path, dpi=150)
+    with replaced(path) as (file, _):
+        figure.savefig(file, dpi=150, format=path.suffix[1:])
 
 
 def _panel(axes: Any, points: Sequence[Point], tokens: int) -> None:

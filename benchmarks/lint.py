@@ -24,6 +24,7 @@ from benchmarks.command import interruptible
 from benchmarks.templates.corpus import CorpusError, Entry, bundled, distinct
 from benchmarks.templates.judge import Judge
 from benchmarks.templates.stand_in import family_of
+from tito_io.atomic_write import write_atomically
 from tito_io.cli.options import WholeRange
 from tito_io.families.family import Family
 from tito_io.families.folder import FolderError, Source
@@ -118,7 +119,7 @@ def main(*, every: int, only: str, jobs: int, reports: Path | None, same_as: Pat
     found = lint_all(entries, jobs)
     show(found)
     if reports is not None:
-        reports.write_text(json.dumps({one.name: one.report for one in found}), encoding="utf-8")
+        write_atomically(reports, json.dumps({one.name: one.report for one in found}))
     if same_as is not None:
         sys.exit(bool(compared(found, json.loads(same_as.read_text(encoding="utf-8")))))
 

@@ -23,6 +23,7 @@ from benchmarks.command import interruptible
 from benchmarks.frameworks.answers import DIFFERENT, RAISES, REFUSED, VERDICTS, Answer, Row, rows
 from benchmarks.frameworks.page import markdown, page, picture
 from tests.environment import Environment, cache, run
+from tito_io.atomic_write import write_atomically
 
 ROOT = Path(__file__).parent.parent.parent
 PEERS = sorted(file.stem for file in (Path(__file__).parent / "peers").glob("[a-z]*.py"))
@@ -141,11 +142,11 @@ def main(
     for line in causes(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if html is not None:
-        html.write_text(page(summary, list(causes(found)), datetime.now(UTC).date()), encoding="utf-8")
+        write_atomically(html, page(summary, list(causes(found)), datetime.now(UTC).date()))
     if table_file is not None:
-        table_file.write_text(markdown(summary, list(causes(found))), encoding="utf-8")
+        write_atomically(table_file, markdown(summary, list(causes(found))))
     if svg is not None:
-        svg.write_text(picture(summary), encoding="utf-8")
+        write_atomically(svg, picture(summary))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.chart import check
 from benchmarks.gateway.turns import Conversation, median
+from tito_io.atomic_write import replaced
 
 __all__ = ["check", "draw"]
 PARTS = 40
@@ -21,7 +22,8 @@ def draw(conversations: Sequence[Conversation], path: Path) -> None:
     panels = figure.subplots(1, len(conversations), squeeze=False)[0]
     for panel, conversation in zip(panels, conversations, strict=True):
         _panel(panel, conversation)
-    figure.savefig(path, dpi=150)
+    with replaced(path) as (file, _):
+        figure.savefig(file, dpi=150, format=path.suffix[1:])
 
 
 def _panel(axes: Any, conversation: Conversation) -> None:

@@ -20,6 +20,7 @@ from benchmarks.templates.judge import judged
 from benchmarks.templates.page import page
 from benchmarks.templates.report import data, show, wrong
 from benchmarks.templates.verdict import Judged
+from tito_io.atomic_write import write_atomically
 from tito_io.cli.options import WholeRange
 
 
@@ -64,7 +65,7 @@ def main(
     else:
         show(found, Console(width=None if sys.stdout.isatty() else 200))
     if page_file is not None:
-        page_file.write_text(page(found, datetime.now(UTC).date()), encoding="utf-8")
+        write_atomically(page_file, page(found, datetime.now(UTC).date()))
     sys.exit(bool(wrong(found)))
 
 

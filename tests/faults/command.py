@@ -15,6 +15,7 @@ from benchmarks.command import interruptible
 from tests.faults import (
     closes,
     drift,
+    files,
     forests,
     llamacpp,
     preprocessing,
@@ -38,6 +39,7 @@ FAULTS = (
     *replies.FAULTS,
     *serving.FAULTS,
     *drift.FAULTS,
+    *files.FAULTS,
 )
 
 

@@ -15,6 +15,7 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
+from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
 from tito_io.cli.options import (
@@ -308,7 +309,7 @@ def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
         created=datetime.now().astimezone(),
     )
     try:
-        path.write_text(page(report, heading), encoding="utf-8")
+        write_atomically(path, page(report, heading))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 

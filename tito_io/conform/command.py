@@ -11,6 +11,7 @@ import attrs
 import click
 
 from tito_core import TitoError
+from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, fail
 from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, choices
@@ -146,7 +147,7 @@ def _print(report: Report, options: ConformOptions) -> None:
     else:
         text = to_json(report) if options.form == "json" else to_html(report)
     if options.output is not None:
-        options.output.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        write_atomically(options.output, text.rstrip("\n") + "\n")
         text = _table(report, f"verdicts: {options.output}", options)
     with output_may_close():
         click.echo(text.rstrip("\n"))

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from tito_core import TitoError
+from tito_io.atomic_write import write_atomically
 from tito_io.fields import FieldReader
 
 from .oracle import without_comments
@@ -106,9 +107,9 @@ def write(folder: Path) -> dict[str, int]:
         lines[one.set].append(line(one))
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in lines.items():
-        (folder / f"{name}.jsonl").write_bytes("".join(text).encode())
+        write_atomically(folder / f"{name}.jsonl", "".join(text))
     for name in SHIPPED:
-        (folder / name).write_bytes(files(__package__).joinpath(name).read_bytes())
+        write_atomically(folder / name, files(__package__).joinpath(name).read_bytes())
     return {name: len(text) for name, text in lines.items()}
 
 

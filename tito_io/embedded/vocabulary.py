@@ -19,6 +19,7 @@ from attrs import frozen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tito_core import InputError
+from tito_io.atomic_write import write_atomically
 from tito_io.families.family import Family
 
 from .rng import Rng
@@ -133,7 +134,7 @@ def write_family(path: str | Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_atomically(folder / name, text)
     except OSError as error:
         raise InputError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder

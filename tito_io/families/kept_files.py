@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
 from attrs import frozen
+
+from tito_io.atomic_write import write_atomically
 
 FORM = 1
 """The version of the files' form."""
@@ -60,7 +60,8 @@ class KeptFiles:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _replace(self.folder / f"{key}.json", self.head(key, body) + b"\n" + body)
+            file = self.folder / f"{key}.json"
+            write_atomically(file, self.head(key, body) + b"\n" + body, follow=False)
         except OSError as error:
             _log_once(self.kind, self.folder, error.strerror or str(error))
 
@@ -88,19 +89,6 @@ def cache_folder(environment: Mapping[str, str], platform: str) -> Path | None:
     except RuntimeError:  # neither a variable nor the user database knows one
         return None
     return home / {"darwin": "Library/Caches", "win32": "AppData/Local"}.get(platform, ".cache") / "tito"
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    try:
-        with new.open("xb") as opened:
-            opened.write(content)
-        new.replace(file)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
 
 
 @cache

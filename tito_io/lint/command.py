@@ -13,6 +13,7 @@ import attrs
 import click
 
 from tito_core import Reason, TitoError
+from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, FiniteRange, as_option, choices, html_option, json_option
@@ -343,7 +344,7 @@ def _json(reports: Sequence[LintReport]) -> str:
 
 def _write(file: Path, text: str, option: str) -> None:
     try:
-        file.write_text(text, encoding="utf-8")
+        write_atomically(file, text)
     except OSError as error:
         raise LintError(f"{option} {file}: cannot be written: {error.strerror}") from error
 

@@ -30,7 +30,7 @@ from .progress import RunProgress, counted, shown_progress
 from .ray import rows_stdout
 from .read import conversations
 from .rows import ConversationRows, FileTally, Tally, to_rows
-from .sink import Sink, open_sink, replaced
+from .sink import Sink, open_sink, output_file
 from .trainer_columns import COLUMNS
 
 SOME_UNREAD = 1
@@ -247,7 +247,7 @@ def _line_file(output: Path | None, tally: ConvertedTally) -> Iterator[BinaryIO]
     if output is None:
         yield sys.stdout.buffer
         return
-    with replaced(output) as (file, keep):
+    with output_file(output) as (file, keep):
         yield file
         if not tally.lines:
             keep()

@@ -1,6 +1,6 @@
 """Write rows to a file, whose suffix names its kind, or to standard output.
 
-A file gets its name when it is complete; until then it has the suffix `.part`.
+A file gets its name when it is complete (`tito_io.atomic_write`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -17,6 +17,7 @@ import attrs
 import orjson
 
 from tito_core import InputError
+from tito_io.atomic_write import replaced
 
 from .entry import Entry
 from .trainer_columns import COLUMNS, Columns
@@ -112,13 +113,13 @@ def open_sink(
 
     An existing file is replaced at the end. It stays if an exception is raised in the block and, with
     `keep_old`, also if no row was written; a file that did not exist is not created then. Raises
-    `InputError` if the file cannot be written.
+    `InputError` if the file cannot be created.
     """
     if path is None:
         yield JsonLines(stdout, columns)
         return
     kind = kind_of(path, columns)
-    with replaced(path) as (file, keep), closing(kind(file)) as sink:
+    with output_file(path) as (file, keep), closing(kind(file)) as sink:
         yield sink
         sink.finish()
         if keep_old and not sink.rows:
@@ -126,21 +127,11 @@ def open_sink(
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-    """Open a file that replaces the one at `path` at the end.
-
-    The old file stays if an exception is raised in the block, or if the function beside the file was called.
-    Raises `InputError` if the file cannot be written.
-    """
-    part, kept = path.with_name(path.name + ".part"), list[bool]()
-    try:
-        file = part.open("wb")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with file:
-            yield file, lambda: kept.append(True)
-        if not kept:
-            part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def output_file(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    """Open a file as `atomic_write.replaced` does; raises `InputError` if it cannot be created."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(replaced(path))
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        yield file

@@ -165,7 +165,7 @@ def test_a_folder_that_is_read_only(cache: ProfileCache, file: Path, monkeypatch
         raise PermissionError(13, "Permission denied", str(path))
 
     other = sha256(b"another").hexdigest()
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     cache.keep(other, PROFILE)
     monkeypatch.undo()
     assert cache.find(other) is None
