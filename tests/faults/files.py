@@ -34,4 +34,9 @@ FAULTS = (
         right="            _copy_mode(old, file)\n",
         wrong="",
     ),
+    WRITTEN(
+        "a full disk looks like a full standard output",
+        right="        with named_errors(self._path):\n            return super().write(data)",
+        wrong="        return super().write(data)",
+    ),
 )

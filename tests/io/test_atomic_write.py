@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import gettempdir
 from threading import Thread
 
 import pytest
@@ -18,6 +20,7 @@ from tests.interrupts import interrupt
 from tests.io.samples.sample_files import own, put
 from tito_core import InputError
 from tito_io.atomic_write import replaced, write_atomically
+from tito_io.samples.sink import SUFFIXES
 
 COMMAND = (sys.executable, "-m", "tito_io")
 MANY = own("many", [call(f"c{place}", [1, place], [2, 3], order=place) for place in range(300)])
@@ -152,3 +155,30 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     write_atomically(pipe, "new")
     reader.join()
     assert (found, pipe.is_fifo()) == ([b"new"], True)
+
+
+def samples_within(limit: int, calls: Path, output: Path) -> subprocess.CompletedProcess[str]:
+    """Run `tito samples` in a process whose files may have so many bytes."""
+    limited = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({limit}, {limit})); "
+    code = f"{limited}from tito_io.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "samples", str(calls), "-o", str(output)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_device_that_is_full_is_named(tmp_path: Path, suffix: str) -> None:
+    output, calls = tmp_path / f"rows{suffix}", put(tmp_path, MANY, "many.jsonl")
+    output.symlink_to("/dev/full")
+    done = samples_within(resource.RLIM_INFINITY, calls, output)
+    assert (done.returncode, done.stderr) == (2, f"tito: {output}: No space left on device\n")
+    assert output.is_symlink()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_cannot_grow_is_named_and_removed(tmp_path: Path, suffix: str) -> None:
+    """Numbers of `.safetensors` go through files in the folder for temporary ones, which may be full too."""
+    output, calls = tmp_path / f"rows{suffix}", put(tmp_path, MANY, "many.jsonl")
+    done = samples_within(1000, calls, output)
+    named = gettempdir() if suffix == ".safetensors" else output
+    assert (done.returncode, done.stderr) == (2, f"tito: {named}: File too large\n")
+    assert names(tmp_path) == ["many.jsonl"]

@@ -13,13 +13,15 @@ from __future__ import annotations
 import shutil
 import struct
 from array import array
-from tempfile import TemporaryFile
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, cast
 
 import attrs
 import orjson
 
 from tito_core.samples import Ending
+from tito_io.atomic_write import named_errors
 from tito_io.engines.replies.samples_container import META, TENSORS
 
 from .entry import Entry, to_columns
@@ -71,18 +73,21 @@ class Tensors:
         header += b" " * (-len(header) % ALIGNED)
         self.file.write(struct.pack("<Q", len(header)) + header)
         for spool in self._spools.values():
-            spool.seek(0)
+            with named_errors(Path(gettempdir())):
+                spool.seek(0)
             shutil.copyfileobj(spool, self.file)
 
     def close(self) -> None:
         """Delete the temporary files."""
         for spool in self._spools.values():
-            spool.close()
+            with named_errors(Path(gettempdir())):
+                spool.close()
 
     def _put(self, name: str, numbers: array[Any], shape: list[int]) -> None:
         spool = self._spools[numbers.itemsize]
         start = spool.tell()
-        spool.write(numbers.tobytes())
+        with named_errors(Path(gettempdir())):
+            spool.write(numbers.tobytes())
         dtype = TENSORS[name.rpartition(".")[0]][0] if name != META else "U8"
         offsets = (start, spool.tell())
         self._places[numbers.itemsize][name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
