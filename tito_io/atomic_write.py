@@ -6,6 +6,7 @@ stays one, and the file that it names is replaced. A pipe or a device is written
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -76,6 +77,38 @@ def named_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def open_alone(path: Path) -> BinaryIO:
+    """Open a file whose lines are read while it grows, and empty it.
+
+    Raises `BlockingIOError` if another process writes it; on Windows that is not checked.
+    """
+    with named_errors(path):
+        file = io.BufferedWriter(NamedFile(os.open(path, os.O_WRONLY | os.O_CREAT | BINARY, MODE), path))
+        try:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                _lock(file)
+                file.truncate(0)
+        except OSError:
+            file.close()
+            raise
+    return file
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock a file until it is closed. Windows and some network file systems have no such locks."""
+    try:
+        import fcntl  # noqa: PLC0415  # Windows has none
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BlockingIOError(error.errno, "another process writes it") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
 
 
 class NamedFile(io.FileIO):

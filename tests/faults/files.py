@@ -39,4 +39,9 @@ FAULTS = (
         right="        with named_errors(self._path):\n            return super().write(data)",
         wrong="        return super().write(data)",
     ),
+    WRITTEN(
+        "two rollouts write their calls to one file",
+        right="                _lock(file)\n",
+        wrong="",
+    ),
 )

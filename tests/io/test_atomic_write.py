@@ -20,6 +20,7 @@ from tests.interrupts import interrupt
 from tests.io.samples.sample_files import own, put
 from tito_core import InputError
 from tito_io.atomic_write import replaced, write_atomically
+from tito_io.samples.forms.tito import CallFile
 from tito_io.samples.sink import SUFFIXES
 
 COMMAND = (sys.executable, "-m", "tito_io")
@@ -182,3 +183,15 @@ def test_a_file_that_cannot_grow_is_named_and_removed(tmp_path: Path, suffix: st
     named = gettempdir() if suffix == ".safetensors" else output
     assert (done.returncode, done.stderr) == (2, f"tito: {named}: File too large\n")
     assert names(tmp_path) == ["many.jsonl"]
+
+
+def test_calls_of_two_rollouts_do_not_mix(tmp_path: Path) -> None:
+    """They are written as they are taken, so that the second rollout to one file is refused."""
+    path = tmp_path / "calls.jsonl"
+    with CallFile(path):
+        path.write_bytes(b"a turn\n")
+        with pytest.raises(InputError, match=r"calls\.jsonl cannot be written: another process writes it"):
+            CallFile(path).__enter__()
+        assert path.read_bytes() == b"a turn\n"
+    with CallFile(path):
+        assert path.read_bytes() == b""

@@ -26,6 +26,7 @@ import orjson
 from tito_core import InputError, Ledger, Origin, Step
 from tito_core.data import from_data, to_data
 from tito_core.samples import Forest, RoutedExperts, StoredCall
+from tito_io.atomic_write import open_alone
 from tito_io.client.conversation import ClientTurn
 
 from .form import Batch, CallPlace, Record, StoredForm, first_id
@@ -44,7 +45,7 @@ class CallFile:
         engine: Whose prompts were rendered, for `tito audit`; None does not say so.
 
     Raises:
-        InputError: The file cannot be written.
+        InputError: The file cannot be written, or another process writes it.
     """
 
     path: Path
@@ -56,7 +57,7 @@ class CallFile:
 
     def __enter__(self) -> Self:
         try:
-            self._file = self.path.open("wb")
+            self._file = open_alone(self.path)
         except OSError as error:
             raise InputError(f"{self.path} cannot be written: {error.strerror}") from None
         return self
