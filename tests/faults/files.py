@@ -1,4 +1,4 @@
-"""Faults of the files that the project writes."""
+"""Faults of the files that the project writes, and of those that it reads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from functools import partial
 from tests.faults.fault import Fault
 
 WRITTEN = partial(Fault, package="tito_io", file="atomic_write.py", suites=("tests/io/test_atomic_write.py",))
+
+READ = partial(
+    Fault, package="tito_io", file="samples/lines.py", suites=("tests/io/samples/test_bombs.py", "-k", "bomb")
+)
 
 FAULTS = (
     WRITTEN(
@@ -43,5 +47,20 @@ FAULTS = (
         "two rollouts write their calls to one file",
         right="                _lock(file)\n",
         wrong="",
+    ),
+    READ(
+        "a small file holds any number of lines",
+        right="if number > LINES + size // BYTES_A_LINE:",
+        wrong="if False:",
+    ),
+    READ(
+        "a small file holds a line of any number of values",
+        right='sum(map(raw.count, (b",", b":", b"[", b"{"))) > VALUES + size:',
+        wrong="False:",
+    ),
+    READ(
+        "a byte of gzip stands for any number of bytes",
+        right='{".gz": 256,',
+        wrong='{".gz": 2048,',
     ),
 )

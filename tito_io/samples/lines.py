@@ -27,11 +27,16 @@ CHUNK = 1 << 10
 WINDOW = 1 << 27
 """The most bytes that a Zstandard file may refer back, which is the memory that it takes. The program zstd
 has the same limit."""
-RATIO = 2048
-"""The most bytes that a byte of Zstandard may stand for. Lines that repeat the line before them reach some
-1,000, and blank bytes 30,000. gzip cannot exceed 1,032."""
+RATIOS: Mapping[str, int] = {".gz": 256, ".zst": 2048}
+"""The most bytes that a compressed byte may stand for. In Zstandard, lines that repeat the line before them
+reach some 1,000, and blank bytes 30,000. In gzip, lines reach some 100, and blank bytes 1,032."""
 UNMEASURED = 1 << 24
 """Bytes that are decompressed before their ratio counts."""
+LINES, BYTES_A_LINE = 1 << 18, 4
+"""Lines that any compressed file may have, blank ones included, and compressed bytes for each one more."""
+VALUES = 1 << 20
+"""Values that a line of a compressed file may have; each compressed byte allows one more. A value that takes
+three bytes of text takes up to 100 bytes of memory."""
 MAX_LINE = 1 << 28
 """Bytes of the longest line, by default. A call with the routed experts of 100,000 ids, of 8 in each of 64
 layers, has 70 million."""
@@ -74,7 +79,7 @@ def lines(
             raise InputError(f"{path} is not a text file: give a file with one JSON object per line")
         text: BinaryIO = file
         if path.suffix in COMPRESSED:
-            text = cast("BinaryIO", io.BufferedReader(COMPRESSED[path.suffix](file), BUFFER))
+            text = cast("BinaryIO", io.BufferedReader(Proportioned(file, path.suffix), BUFFER))
         with text, _read_errors(path):
             for number in count(1):
                 raw = read_line(text, start, max_line)
@@ -85,6 +90,8 @@ def lines(
                     )
                 if not raw:
                     return
+                if text is not file:
+                    _require_proportion(path, number, raw, size_read(file))
                 if not raw.isspace() and (line := FileLine(number, start, raw)).text.strip():
                     yield line
                 start += len(raw)
@@ -116,6 +123,22 @@ def require_plain_file(path: Path) -> None:
         )
 
 
+def _require_proportion(path: Path, number: int, raw: bytes, size: int) -> None:
+    """Raise `InputError` if `size` compressed bytes stand for very many lines, or for very many values."""
+    if number > LINES + size // BYTES_A_LINE:
+        raise InputError(f"{path} has {number:,} lines in {size:,} compressed bytes: decompress it first")
+    if len(raw) > VALUES and sum(map(raw.count, (b",", b":", b"[", b"{"))) > VALUES + size:
+        raise InputError(
+            f"{path}, line {number}: has more than {VALUES + size:,} values in {size:,} compressed bytes: "
+            "decompress the file first"
+        )
+
+
+def size_read(file: io.BufferedReader) -> int:
+    """Return how many bytes of a file were read; a pipe does not know its position."""
+    return cast("CountedFile", file.raw).size
+
+
 def _open(path: Path, on_read: Callable[[int], None]) -> io.BufferedReader:
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file in it")
@@ -144,13 +167,13 @@ class CountedFile(io.FileIO):
     def __init__(self, path: Path, on_read: Callable[[int], None]) -> None:
         """Open the file at `path`; call `on_read` with the sum after each read."""
         super().__init__(path)
-        self._on_read, self._count = on_read, 0
+        self._on_read, self.size = on_read, 0
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer and report the sum."""
         size = super().readinto(buffer) or 0
-        self._count += size
-        self._on_read(self._count)
+        self.size += size
+        self._on_read(self.size)
         return size
 
 
@@ -168,7 +191,6 @@ class ZstdFrames(io.RawIOBase):
         self._file = file
         self._frame: Any = None
         self._rest = memoryview(b"")
-        self._read, self._written = 0, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -183,16 +205,9 @@ class ZstdFrames(io.RawIOBase):
                     raise EOFError("it ends inside a frame")
                 return 0
             self._rest = memoryview(self._decompress(chunk))
-            self._require_proportion(len(chunk))
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
-
-    def _require_proportion(self, size: int) -> None:
-        """Raise `ValueError` once `size` more bytes stand for too many."""
-        self._read, self._written = self._read + size, self._written + len(self._rest)
-        if self._written > max(UNMEASURED, RATIO * self._read):
-            raise ValueError(f"one byte stands for more than {RATIO}")
 
     def _decompressor(self) -> Any:
         return self._library.ZstdDecompressor(max_window_size=WINDOW)
@@ -216,3 +231,24 @@ COMPRESSED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".zst": ZstdFrames,
 }
 """What decompresses a file, by its suffix."""
+
+
+class Proportioned(io.RawIOBase):
+    """The uncompressed bytes of a file."""
+
+    def __init__(self, file: io.BufferedReader, suffix: str) -> None:
+        """Decompress a file as its suffix says."""
+        self._file, self._ratio, self._size = file, RATIOS[suffix], 0
+        self._source = COMPRESSED[suffix](file)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; raises `ValueError` once the bytes read stand for too many."""
+        size: int = self._source.readinto(buffer)
+        self._size += size
+        if self._size > max(UNMEASURED, self._ratio * size_read(self._file)):
+            raise ValueError(f"one byte stands for more than {self._ratio}")
+        return size

@@ -456,7 +456,7 @@ class Broken(io.RawIOBase):
     """A file on a disk that fails after so many bytes."""
 
     def __init__(self, good: bytes) -> None:
-        self.good = good
+        self.good, self.size = good, len(good)
 
     def readable(self) -> bool:
         return True
