@@ -7,6 +7,8 @@ lists of objects, `metadata` is JSON in a string, so that all rows have the same
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -94,6 +96,13 @@ def plain_ids(row: Row) -> list[int]:
             f"row {row.name!r:.60} has the id {max(ids)}: the highest that files hold is {HIGHEST}"
         )
     return ids
+
+
+def check_finite(row: Row, logprobs: Sequence[float | None]) -> None:
+    """Demand that a row's reward and the `logprobs` that become JSON are finite; raises `InputError`."""
+    # JSON has no word for infinite and undefined numbers, and orjson would write null.
+    if not all(map(math.isfinite, filter(None, (row.reward, *logprobs)))):
+        raise InputError(f"row {row.name!r:.60} has a number that is not finite: write .parquet")
 
 
 def _plain(value: RowSpan | RowTurn) -> dict[str, Any]:

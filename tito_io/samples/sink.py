@@ -6,7 +6,6 @@ A file gets its name when it is complete (`tito_io.atomic_write`).
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -19,7 +18,7 @@ import orjson
 from tito_core import InputError
 from tito_io.atomic_write import replaced
 
-from .entry import Entry
+from .entry import Entry, check_finite
 from .trainer_columns import COLUMNS, Columns
 
 SUFFIXES = (".jsonl", ".parquet", ".safetensors")
@@ -61,10 +60,7 @@ class JsonLines:
     def write(self, entry: Entry) -> None:
         """Write a row; raises `InputError` for an infinite or undefined number."""
         columns = self.columns.make(entry)
-        numbers = (entry.row.reward, *entry.row.logprobs)
-        # JSON has no word for infinite and undefined numbers, and orjson would write null.
-        if not all(map(math.isfinite, filter(None, numbers))):
-            raise InputError(f"row {entry.row.name!r:.60} has a number that is not finite: write .parquet")
+        check_finite(entry.row, entry.row.logprobs)
         experts = columns.get("experts")
         if experts is not None:
             experts["data"] = base64.b64encode(experts["data"]).decode()

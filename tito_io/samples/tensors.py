@@ -24,7 +24,7 @@ from tito_core.samples import Ending
 from tito_io.atomic_write import named_errors
 from tito_io.engines.replies.samples_container import META, TENSORS
 
-from .entry import Entry, to_columns
+from .entry import Entry, check_finite, to_columns
 from .trainer_columns import filled_logprobs, response_start
 
 CODES = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "uint32": "I", "int64": "q"}
@@ -48,10 +48,11 @@ class Tensors:
     _metas: list[bytes] = attrs.field(factory=list)
 
     def write(self, entry: Entry) -> None:
-        """Spool the tensors of a row."""
+        """Spool the tensors of a row; raises `InputError` for an infinite or undefined number in its JSON."""
         index, row = self.rows, entry.row
         start = response_start(row)
         logprobs = filled_logprobs(row, start)
+        check_finite(row, row.logprobs if logprobs is None else ())
         self._put(f"tokens.{index}", array("q", row.ids), [len(row)])
         self._put(f"loss_mask.{index}", array("B", row.loss_mask[start:]), [len(row) - start])
         if logprobs is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -260,6 +261,29 @@ def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path) -> None:
     write(tmp_path / "rows.parquet", made)
     (entry,) = from_parquet(tmp_path / "rows.parquet")
     assert repr(entry.row.logprobs) == repr(made[0].row.logprobs)
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".safetensors"])
+def test_a_reward_that_json_has_no_word_for_is_refused_there(tmp_path: Path, kind: str) -> None:
+    made = rows([attrs.evolve(SMALL[0], reward=float("inf"))])
+    with pytest.raises(InputError, match=r"row 'a' has a number that is not finite: write \.parquet"):
+        write(tmp_path / f"rows{kind}", made)
+    write(tmp_path / "rows.parquet", made)
+    (entry,) = from_parquet(tmp_path / "rows.parquet")
+    assert entry.row.reward == float("inf")
+
+
+@pytest.mark.parametrize(("last", "refused"), [(-1.0, False), (None, True)])
+def test_a_tensor_holds_a_log_probability_that_json_does_not(
+    tmp_path: Path, last: float | None, refused: bool
+) -> None:
+    """A trained id without a log-probability makes the others JSON."""
+    step = attrs.evolve(SMALL[0].step, logprobs=[float("-inf"), last])
+    path = tmp_path / "rows.safetensors"
+    with pytest.raises(InputError, match="not finite") if refused else nullcontext():
+        write(path, rows([attrs.evolve(SMALL[0], step=step)]))
+    if not refused:
+        assert load_file(path)["rollout_log_probs.0"].tolist() == [float("-inf"), -1.0]
 
 
 def test_a_file_must_say_what_it_is(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ it, and `joins`, by which another call of the same name is recognised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.replies.invariants import Check
 
 from .form import Record, at
-from .tito import fingerprint, ledger_of, plain_runs
+from .tito import check_finite, fingerprint, ledger_of, plain_runs
 
 MARK = "tito"
 """The key in `extra`."""
@@ -32,8 +31,7 @@ def call_extra(call: StoredCall, older: Step | None) -> dict[str, Any]:
     Raises `InputError` for a reward or a log-probability that JSON has no word for.
     """
     step = call.step
-    if not all(map(math.isfinite, filter(None, (call.reward, *(step.logprobs or ()))))):
-        raise InputError(f"call {call.name!r:.60} has a number that is not finite")
+    check_finite(call)
     fields = {
         "name": call.name,
         "order": call.order,

@@ -11,6 +11,7 @@ in the file and in memory.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -96,8 +97,8 @@ def write_calls(
 ) -> StoredCall | None:
     """Write one line per call; return the last call, which the next `write_calls` takes as `after`.
 
-    A call that continues the one before it is written without their common history. Raises `InputError` for
-    metadata that are not JSON data.
+    A call that continues the one before it is written without their common history. Raises `InputError` as
+    `line` does.
     """
     for call in calls:
         file.write(line(conversation, call, after))
@@ -108,7 +109,12 @@ def write_calls(
 def line(
     conversation: str, call: StoredCall, after: StoredCall | None = None, engine: str | None = None
 ) -> bytes:
-    """Return the line of a call; `after` is ignored if the call does not continue it."""
+    """Return the line of a call; `after` is ignored if the call does not continue it.
+
+    Raises `InputError` for a reward or a log-probability that JSON has no word for, and for metadata that are
+    not JSON data.
+    """
+    check_finite(call)
     parent = after if after is not None and _continues(call.step, after.step) else None
     step = call.step
     if parent is not None:
@@ -134,6 +140,13 @@ def line(
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
         raise InputError(f"call {call.name!r:.60} cannot be written: {error}") from None
+
+
+def check_finite(call: StoredCall) -> None:
+    """Demand that the reward and the log-probabilities are finite: orjson would write others as null."""
+    numbers = (call.reward, *(call.step.logprobs or ()))
+    if not all(map(math.isfinite, filter(None, numbers))):
+        raise InputError(f"call {call.name!r:.60} has a number that is not finite")
 
 
 def _continues(step: Step, older: Step) -> bool:
