@@ -25,6 +25,8 @@ from .refusals import RequestRefused
 from .turn_engine import TurnEngine
 
 OPTION = "continue_final_message"
+REASONING = ("reasoning", "reasoning_content")
+"""The names that engines have for reasoning."""
 
 
 async def continue_turn(  # noqa: PLR0913  # what a request says, and what the session knows
@@ -146,9 +148,9 @@ def _joined(before: Message, after: Message) -> Message:
     {'role': 'assistant', 'content': 'Hello', 'reasoning': 'h'}
     """
     joined = {**before, "content": f"{before.get('content') or ''}{after.get('content') or ''}"}
-    reasoning = f"{before.get('reasoning') or ''}{after.get('reasoning') or ''}"
+    reasoning = f"{_reasoning(before)}{_reasoning(after)}"
     calls = {"tool_calls": after["tool_calls"]} if after.get("tool_calls") else {}
-    return {**joined, **({"reasoning": reasoning} if reasoning else {}), **calls}
+    return {**joined, **({_reasoning_name(before, after): reasoning} if reasoning else {}), **calls}
 
 
 def new_part(before: Message, joined: Message) -> Message:
@@ -158,8 +160,17 @@ def new_part(before: Message, joined: Message) -> Message:
     ...          {"role": "assistant", "content": "Hello", "reasoning": "h"})
     {'role': 'assistant', 'content': 'llo'}
     """
-    texts = {name: str(joined.get(name) or "") for name in ("content", "reasoning")}
-    new = {name: text.removeprefix(str(before.get(name) or "")) for name, text in texts.items()}
-    reasoning = {"reasoning": new["reasoning"]} if new["reasoning"] else {}
-    others = {name: value for name, value in joined.items() if name not in texts}
-    return {**others, "content": new["content"], **reasoning}
+    content = str(joined.get("content") or "").removeprefix(str(before.get("content") or ""))
+    reasoning = _reasoning(joined).removeprefix(_reasoning(before))
+    others = {name: value for name, value in joined.items() if name not in ("content", *REASONING)}
+    return {**others, "content": content, **({_reasoning_name(joined): reasoning} if reasoning else {})}
+
+
+def _reasoning(message: Message) -> str:
+    return str(next(filter(None, map(message.get, REASONING)), ""))
+
+
+def _reasoning_name(*messages: Message) -> str:
+    """Return the name under which the first message with reasoning has it."""
+    named = (name for message in messages for name in REASONING if message.get(name))
+    return next(named, REASONING[0])

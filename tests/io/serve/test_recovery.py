@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import httpx2
 import orjson
 import pytest
@@ -25,6 +26,7 @@ from tests.io.serve.gateway import (
 )
 from tests.io.serve.gateway_process import started
 from tests.io.serve.redis_server import redis_process, wanted
+from tito_io.engines.protocol import Reply
 from tito_io.serve.gateway import Gateway
 from tito_io.serve.recovery import retry_key
 from tito_io.serve.store import GoneError, MemoryStore, StoreError
@@ -416,6 +418,38 @@ async def test_a_continued_message_is_answered_again_with_what_was_new(streamed:
         ]
         assert " two" in first.text
         assert texts(again) == texts(first)
+
+
+@attrs.define
+class Thinking(Scripted):
+    """A scripted engine with reasoning, under the name that some servers have for it."""
+
+    name_of_reasoning: str = "reasoning"
+    thoughts: Iterator[str] = attrs.field(factory=lambda: iter(["I look", " twice", ""]))
+
+    def _turn(self, prompt: list[int], n: int) -> Reply:
+        reply, thought = super()._turn(prompt, n), next(self.thoughts)
+        return attrs.evolve(reply, message={**(reply.message or {}), self.name_of_reasoning: thought})
+
+
+@pytest.mark.parametrize("name_of_reasoning", ["reasoning", "reasoning_content"])
+async def test_reasoning_of_a_continued_message_is_answered_again_without_what_the_client_had(
+    name_of_reasoning: str,
+) -> None:
+    async with client(scripted_gateway(Thinking(name_of_reasoning=name_of_reasoning))) as http:
+        name = await opened(http)
+        before = (await chat(http, name, HELLO))["choices"][0]["message"]
+        for key, thought in (("a", " twice"), ("b", None)):
+            body = {"messages": [*HELLO, before], "continue_final_message": True}
+            first, again = [
+                (await http.post(f"/sessions/{name}{CHAT}", json=body, headers={KEY: key})).json()
+                for _ in range(2)
+            ]
+            assert first == again
+            assert first["choices"][0]["message"].get("reasoning") == thought
+            whole = before["reasoning"] + (thought or "")
+            before = {**before, "content": f"{before['content']}ok", "reasoning": whole}
+            before["reasoning_content"] = whole
 
 
 async def test_a_continued_message_is_known_by_its_key_after_another_turn_with_the_same_words() -> None:
