@@ -331,5 +331,10 @@ def _commits(sampled: CompletedTurn, origin: TurnOrigin, response: str) -> Itera
             weight_versions=reply.weight_versions,
             routed_experts=reply.routed_experts,
         )
-        own = attrs.evolve(origin, stop_reason=reply.stop_reason)
+        own = attrs.evolve(
+            origin,
+            stop_reason=reply.stop_reason,
+            engine_request=reply.request_id,  # an engine that takes one turn a request had several
+            worker=reply.worker,
+        )
         yield Commit(call=call, parent=None, response=response, at=time.time(), origin=own)

@@ -1,12 +1,16 @@
-"""The name under which turns are answered."""
+"""The model that answers name, and what is kept of each turn of a request."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import attrs
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened
+from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway
+from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.http_engine import ServedModel
+from tito_io.engines.protocol import Reply
 from tito_io.serve.gateway import build_gateway
 from tito_io.serve.store import MemoryStore
 
@@ -39,3 +43,79 @@ async def test_an_engine_is_asked_once_for_its_model_where_nobody_named_it(
 async def test_an_engine_that_serves_no_model_by_name_gives_its_own() -> None:
     async with client(build_gateway(Scripted(), MemoryStore(), model="")) as http:
         assert (await chat(http, await opened(http), HELLO))["model"] == "scripted"
+
+
+ENDS: list[dict[str, Any]] = [
+    {"finish_reason": "stop", "stop_reason": 2},
+    {"finish_reason": "length", "stop_reason": None},
+    {"finish_reason": "stop", "stop_reason": "END"},
+]
+
+
+@attrs.define
+class Differing(Scripted):
+    """An engine whose turns of one request differ in everything but the prompt."""
+
+    replies: list[Reply] = attrs.field(factory=list)
+
+    def _turn(self, prompt: list[int], n: int) -> Reply:
+        place = len(self.replies)
+        experts = RoutedExperts(data=bytes([place] * len(prompt)), dtype="uint8", shape=(len(prompt), 1, 1))
+        own = {
+            **ENDS[place % len(ENDS)],
+            "logprobs": (-0.5 - place, -1.0, -1.5),
+            "message": {"role": "assistant", "content": f"said {place}"},
+            "request_id": f"request {place}",
+            "worker": f"worker {place}",
+            "weight_versions": (WeightVersion(version=f"step {place}", start=0, stop=3),),
+            "routed_experts": experts,
+        }
+        self.replies.append(attrs.evolve(super()._turn(prompt, n), **own))
+        return self.replies[-1]
+
+
+def kept_of_reply(reply: Reply) -> dict[str, Any]:
+    return {
+        "ids": list(reply.completion_ids),
+        "logprobs": reply.logprobs,
+        "message": reply.message,
+        "end": (reply.finish_reason, reply.truncated, reply.stop_reason),
+        "where": (reply.request_id, reply.worker),
+        "by": (reply.weight_versions, reply.routed_experts),
+    }
+
+
+def kept_of_call(call: StoredCall, origin: Any) -> dict[str, Any]:
+    return {
+        "ids": list(call.step.completion_ids),
+        "logprobs": call.step.logprobs,
+        "message": call.step.completion[0],
+        "end": (call.finish_reason, call.step.truncated, origin.stop_reason),
+        "where": (origin.engine_request, origin.worker),
+        "by": (call.weight_versions, call.routed_experts),
+    }
+
+
+async def test_each_turn_of_a_request_is_kept_with_its_own_ids_and_its_own_end() -> None:
+    engine, store = Differing(), MemoryStore()
+    gateway = scripted_gateway(engine, store)
+    async with client(gateway) as http:
+        name = await opened(http)
+        answer = await chat(http, name, HELLO, n=3)
+        gateway.sessions._loaded.clear()  # so that it is read from the store
+        async with gateway.sessions.using(name) as session:
+            kept = [kept_of_call(one.call, one.origin) for one in session.commits.values()]
+    assert kept == list(map(kept_of_reply, engine.replies))
+    shown = [(one["finish_reason"], one["stop_reason"]) for one in answer["choices"]]
+    assert shown == [(one["finish_reason"], one["stop_reason"]) for one in ENDS]
+
+
+async def test_only_the_turns_of_a_request_that_a_stop_string_ended_are_not_continued() -> None:
+    async with client(scripted_gateway(Differing())) as http:
+        name = await opened(http)
+        answer = await chat(http, name, HELLO, n=3)
+        status = []
+        for choice in answer["choices"]:
+            body = {"messages": [*HELLO, choice["message"]], "continue_final_message": True}
+            status.append((await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).status_code)
+    assert status == [200, 200, 400]
