@@ -556,6 +556,21 @@ async def test_what_is_handed_out_is_received_then_and_counted() -> None:
     assert "tito_committed_total 0.0" in text
 
 
+@pytest.mark.parametrize("n", [1, 3])
+async def test_all_turns_of_an_answer_are_received_in_the_store_too(n: int) -> None:
+    """Of an answer that arrived nothing is handed out again, also not after a restart."""
+    store, engine = MemoryStore(), Scripted()
+    async with client(scripted_gateway(engine, store)) as http:
+        name = await opened(http)
+        await chat(http, name, **BODY, n=n)
+        assert ((await store.load(name)).unreceived, len((await store.load(name)).rows)) == (frozenset(), n)
+    lost, name = await left({**BODY, "n": n})
+    assert (await lost.load(name)).unreceived == frozenset(range(n))
+    async with client(restarted(lost)[1]) as http:
+        await chat(http, name, **BODY, n=n)
+    assert (await lost.load(name)).unreceived == frozenset()
+
+
 async def test_who_goes_on_after_one_choice_has_received_all_of_that_answer_and_no_other() -> None:
     store, name = await left({**BODY, "n": 2}, {**BODY, "messages": [user("Another one.")]})
     _, gateway = restarted(store)
