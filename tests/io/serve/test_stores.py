@@ -434,6 +434,27 @@ async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
     await store.aclose()
 
 
+async def test_a_server_that_never_answers_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that hangs accepts connections; without a limit each request of a client would wait for it."""
+    monkeypatch.setattr("tito_io.serve.redis.ANSWER_SECONDS", 0.1)
+
+    async def silent(client: anyio.abc.SocketStream) -> None:
+        async with client:
+            await anyio.sleep_forever()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, silent)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # no database is asked
+        store = RedisStore.to(f"redis://127.0.0.1:{port}/0")
+        assert store.client.connection_pool.connection_kwargs["socket_connect_timeout"] == 0.1
+        for asking in (store.head(A), store.claim(A), store.count()):
+            with anyio.fail_after(2), pytest.raises(StoreError, match="the store failed: TimeoutError"):
+                await asking
+        await store.aclose()
+        group.cancel_scope.cancel()
+
+
 @pytest.fixture
 def unused() -> int:
     with socket.socket() as one:
