@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
@@ -640,6 +641,33 @@ async def test_an_address_that_stands_for_another_or_serves_machines_is_not_publ
     assert not is_public(ipaddress.ip_address(ip))
     assert is_public(ipaddress.ip_address("2606:4700::1111"))
     assert is_public(ipaddress.ip_address("64:ff9b::1.1.1.1"))
+
+
+INSIDE, OUTSIDE = "10.1.2.3", "1.1.1.1"
+
+
+@pytest.mark.parametrize("found", [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE), (OUTSIDE, "::1", OUTSIDE), ()])
+@pytest.mark.parametrize("redirected", [False, True])
+async def test_a_host_with_one_address_inside_of_the_network_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, found: tuple[str, ...], *, redirected: bool
+) -> None:
+    """A name may have public and other addresses; the next answer to the same question may begin with any."""
+    asked: list[str] = []
+
+    async def resolved(host: str, port: int | None, **_: object) -> list[Any]:
+        chosen = found if host == "mixed.example" else (OUTSIDE,)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in chosen]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url.host))
+        return httpx2.Response(302, headers={"location": "http://mixed.example/cat.png"})
+
+    monkeypatch.setattr("anyio.getaddrinfo", resolved)
+    fetcher = ImageFetcher(httpx2.AsyncClient(transport=httpx2.MockTransport(answer)))
+    with pytest.raises(FetchError, match="its host has an address that is not public"):
+        await fetcher.fetch(f"http://{'public' if redirected else 'mixed'}.example/cat.png")
+    assert asked == [OUTSIDE] * redirected
+    await fetcher.aclose()
 
 
 async def test_images_to_fetch_have_a_limit_together() -> None:
