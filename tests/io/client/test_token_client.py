@@ -328,6 +328,35 @@ async def test_arguments_reach_a_vllm_under_its_names() -> None:
     assert seen
 
 
+@attrs.define
+class Keeping(Scripted):
+    """Keeps the ids of a conversation by itself, as far as it remembers them."""
+
+    keeps_ids: bool = True
+    remembers: int | None = None
+    """How many ids; None for all of them."""
+    ids: list[int] = attrs.field(factory=list)
+
+    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Any) -> Reply:
+        reply = await super()._reply([*self.ids[: self.remembers], *prompt], sampling, watch)
+        self.ids = [*reply.prompt_ids, *reply.completion_ids]
+        return reply
+
+
+@pytest.mark.parametrize(
+    ("remembers", "route"), [(None, Route.KEPT), (0, Route.MITO), (5, Route.MITO), (-1, Route.MITO)]
+)
+async def test_an_engine_kept_the_ids_only_where_the_prompt_begins_with_all_of_them(
+    remembers: int | None, route: Route
+) -> None:
+    """It may have restarted or moved the conversation; only its echo of the prompt says that it did not."""
+    client = TokenClient(Keeping(remembers=remembers))
+    first, second = await two_turns(client)
+    assert (first.turn.route, second.turn.route) == (Route.MITO, route)
+    assert second.step.prompt_ids.starts_with(first.step.ids) is (route is Route.KEPT)
+    assert client.counts.routes == Counter([Route.MITO, route])
+
+
 async def test_several_turns_after_one_prompt_are_a_step_each() -> None:
     client = TokenClient(Scripted())
     first, second = await two_turns(client, sampling={"n": 3})
@@ -635,6 +664,39 @@ class Careless(EngineWrapper):
 
     async def from_ids(self, ids: Any, sampling: Sampling, *others: Any, **more: Any) -> Reply:
         return await super().from_ids(ids, attrs.evolve(sampling, constraint=None), *others, **more)
+
+
+@attrs.define
+class Saying(Scripted):
+    """Samples these contents one after the other, without any constraint."""
+
+    contents: list[str] = attrs.field(factory=list)
+    finishes: list[str] = attrs.field(factory=list)
+
+    def _turn(self, prompt: list[int]) -> Reply:
+        said = {"role": "assistant", "content": self.contents.pop(0)}
+        return attrs.evolve(super()._turn(prompt), message=said, finish_reason=self.finishes.pop(0))
+
+
+@pytest.mark.parametrize("wrong", range(3))
+@pytest.mark.parametrize("by_ids", [False, True])
+async def test_each_of_several_turns_keeps_to_the_constraint(wrong: int, *, by_ids: bool) -> None:
+    contents, finishes = ["{}"] * 3, ["stop"] * 3
+    contents[wrong] = "no JSON"
+    sampling = {"n": 3, "response_format": {"type": "json_object"}}
+    for cut in (False, True):
+        finishes[wrong] = "length" if cut else "stop"
+        client = TokenClient(Saying(contents=["So.", *contents], finishes=["stop", *finishes]))
+        first = await client.turn([], HELLO)
+        prompt = [*HELLO, first.message, MORE] if by_ids else HELLO
+        if cut:
+            assert len((await client.turn([first.step], prompt, sampling=sampling)).steps) == 3
+            continue
+        with pytest.raises(InvalidReplyError, match="did not keep to the constraint") as caught:
+            await client.turn([first.step], prompt, sampling=sampling)
+        assert caught.value.partial is not None
+        assert len(caught.value.partial.siblings) == 2
+        assert client.engine.asked[-1][0] == ("ids" if by_ids else "messages")  # type: ignore[attr-defined]  # as made
 
 
 async def test_a_turn_after_ids_is_looked_at_too() -> None:
