@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
 from tests.io.serve.gateway import Scripted
 from tito_core import Message, OddStop, Policy, Step, Trajectory, render_key
+from tito_core.seams.case import TurnKind
+from tito_core.seams.profile import Case, Mode, Profile
 from tito_io.client import TokenClient
 from tito_io.client import certificates as module
-from tito_io.client.certificates import LONG, Certificates, brief_rendering, tools_apart
+from tito_io.client.certificates import LONG, Certificates, KnownRendering, brief_rendering, tools_apart
 from tito_io.embedded import write_family
 from tito_io.engines.protocol import Rendering
 from tito_io.families import Family
@@ -156,6 +159,45 @@ async def test_a_template_that_refuses_tools_without_descriptions_gets_all(tmp_p
     full, brief = (Counted(family, rendering, []) for rendering in (all_tools, names_alone))
     assert await tools_apart(full, full, TOOLS)
     assert not await tools_apart(full, brief, TOOLS)
+
+
+PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
+CASES = [Case(kind=PLAIN, shape=shape, mode=Mode.REFUSED) for shape in (("user",), ("tool",), ("system",))]
+
+
+def test_cases_that_conversations_learn_at_once_are_all_kept_and_stored() -> None:
+    """Each conversation grows the profile that it began with, and ends when it will."""
+    stored: list[Profile] = []
+    known = KnownRendering(store=stored.append)
+    begun = Profile(suffix=(2,))
+    for grown in (begun, *map(begun.then, CASES), begun):
+        known.learn(grown)
+    assert known.profile is not None
+    assert set(known.profile.known) == {(case.kind, case.shape) for case in CASES}
+    assert stored[-1] == known.profile
+    known.learn(known.profile)
+    assert len(stored) == 5, "nothing was learned, nothing is stored"
+
+
+async def test_conversations_that_begin_at_once_share_what_they_learn() -> None:
+    """The one whose profile is read last would else forget what the other learned."""
+    release = anyio.Event()
+
+    async def begin(_: Rendering) -> KnownRendering:
+        await release.wait()
+        return KnownRendering()
+
+    certificates, found = Certificates(begin=begin), list[KnownRendering]()
+
+    async def ask() -> None:
+        found.append(await certificates.of(Rendering()))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        release.set()
+    assert len({id(known) for known in found}) == 1
 
 
 async def test_the_oldest_rendering_is_forgotten() -> None:

@@ -26,6 +26,7 @@ from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Profile
 from tito_io.families.kept_files import KeptFiles, cache_folder
 from tito_io.families.profile_cache import ProfileCache
+from tito_io.families.stored_profile import StoredProfile
 
 KEY = sha256(b"a rendering").hexdigest()
 head = KeptFiles(None, "profile").head
@@ -249,3 +250,13 @@ def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     assert ProfileCache.default() == ProfileCache(None)
+
+
+def test_a_stored_profile_has_its_cases_and_those_that_it_learns() -> None:
+    kept: list[Profile] = []
+    (own,) = some_profile().cases
+    other = attrs.evolve(own, shape=("tool",))
+    one = StoredProfile(some_profile(), kept.append)
+    one.learn(attrs.evolve(some_profile(), cases=(other,)))
+    assert one.profile.cases == (own, other)
+    assert kept == [one.profile]
