@@ -107,6 +107,31 @@ def test_a_stop_that_opens_the_next_message_ends_the_turn(tokenizer: Any) -> Non
     ]
 
 
+def test_a_turn_ends_at_the_first_stop_of_several_in_a_row(tokenizer: Any) -> None:
+    """The template may write another stop behind the one that the model samples."""
+    template = (
+        "{% for m in messages %}<|turn|>{{ m.content }}<|done|>"
+        "{{ '<|over|>' * 2 if m.role == 'assistant' else '' }}{% endfor %}"
+        "{% if add_generation_prompt %}<|turn|>{% endif %}"
+    )
+    stops = tokenizer.convert_tokens_to_ids(["<|done|>", "<|over|>"])
+    family = Family.of(tokenizer, template=template, stop_ids=stops)
+    found = attributed(family, [QUESTION, {"role": "assistant", "content": "Sunny."}, QUESTION])
+    assert texts(family, found)[3:6] == [
+        ("1", "<|turn|>"),
+        ("1cs", "Sunny.<|done|>"),
+        ("1", "<|over|><|over|>"),
+    ]
+
+
+def test_a_stop_in_a_turn_does_not_end_it(tokenizer: Any) -> None:
+    """A model that is not stopped there, such as one that quotes a prompt, goes on after it."""
+    family = Family.of(tokenizer)
+    said = {"role": "assistant", "content": "Sunny.<|done|>So it is.<|done|><|done|>Yes."}
+    found = texts(family, attributed(family, [QUESTION, said, QUESTION]))
+    assert [text for mark, text in found if mark == "1cs"] == [f"{said['content']}<|done|>"]
+
+
 def test_a_first_message_that_is_rejected_alone_may_end_as_turns_do(tokenizer: Any) -> None:
     template = "{% if messages[-1].role == 'system' %}{{ raise_exception('nobody asks') }}{% endif %}"
     family = Family.of(tokenizer, template=template + tokenizer.chat_template)
