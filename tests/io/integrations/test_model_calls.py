@@ -29,6 +29,7 @@ from tito_io.client import TokenClient
 from tito_io.dialects import Anthropic, Chat, Responses
 from tito_io.dialects.protocol import Dialect
 from tito_io.embedded import vocabulary
+from tito_io.embedded.vocabulary import END_OF_TURN
 from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import Rendering, Reply, Sampling, ServerError
 from tito_io.engines.registry import embedded
@@ -193,6 +194,46 @@ def test_a_stream_that_is_closed_early_is_cancelled_at_the_engine() -> None:
 
     anyio.run(close)
     assert calls.calls == []
+
+
+def test_a_stream_is_closed_when_its_turn_is_over_at_the_engine() -> None:
+    """Whoever closed it may close the engine's connections next, or the event loop."""
+    engine = scripted("Hello.", SPOKEN)
+    calls = ModelCalls(TokenClient(engine), decode=vocabulary().decode)
+
+    async def close() -> None:
+        messages = [HELLO, await chat(calls, [HELLO]), MORE]
+        engine.stalls = True
+        events = calls.events(Chat(), {"messages": messages, "tools": [TOOL], "stream": True})
+        await anext(events)
+        await engine.waiting.wait()
+        await events.aclose()
+        assert engine.cancelled.is_set()
+
+    anyio.run(close)
+    assert len(calls.calls) == 1
+
+
+@pytest.mark.parametrize("dialect", [Chat(), Responses(), Anthropic()], ids=lambda one: one.name)
+def test_a_turn_is_kept_before_the_first_event_of_its_end(dialect: Dialect) -> None:
+    """Clients stop reading where an event says that the answer is over, and go on with the next call."""
+    bodies: dict[str, Any] = {
+        "chat": {"messages": [HELLO]},
+        "responses": {"input": "Hello."},
+        "anthropic": {"model": "m", "max_tokens": 99, "messages": [HELLO]},
+    }
+    ends = ("response.output_item.done", "content_block_stop", "message_delta")
+    calls = ModelCalls(TokenClient(scripted(SPOKEN)))
+
+    async def read() -> None:
+        events = calls.events(dialect, {**bodies[dialect.name], "stream": True})
+        async for event in events:
+            if event.get("type") in ends or (event.get("choices") or [{}])[0].get("finish_reason"):
+                break
+        await events.aclose()
+
+    anyio.run(read)
+    assert [vocabulary().decode(ids) for ids in sampled(calls)] == [SPOKEN + END_OF_TURN]
 
 
 def test_a_stream_that_is_left_after_its_first_event_keeps_nothing() -> None:
