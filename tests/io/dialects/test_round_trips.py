@@ -132,6 +132,28 @@ def test_half_a_character_and_a_missing_log_probability_are_told_too() -> None:
     assert b"\\ud83d" in dumps(CHAT.answer_body(asked, said))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "asking", "place"),
+    [
+        (CHAT, {"messages": [HELLO], "logprobs": True}, ("choices", "logprobs", "content", "logprob")),
+        (
+            GOOGLE,
+            {"contents": [SAYING], "generationConfig": {"responseLogprobs": True}},
+            ("candidates", "logprobsResult", "chosenCandidates", "logProbability"),
+        ),
+    ],
+    ids=["chat", "google"],
+)
+def test_a_log_probability_of_0_is_none_that_is_missing(
+    dialect: Dialect, asking: dict[str, Any], place: tuple[str, str, str, str]
+) -> None:
+    """A forced or certain id has exactly 0."""
+    choices, holder, entries, value = place
+    said = answer({"role": "assistant", "content": "so"}, (7, 8, 9), logprobs=(0.0, None, -0.5))
+    (choice,) = dialect.answer_body(dialect.parse(asking), said)[choices]
+    assert [entry[value] for entry in choice[holder][entries]] == [0.0, -9999.0, -0.5]
+
+
 def test_a_thought_comes_back_from_what_it_was_sealed_in() -> None:
     asked = RESPONSES.parse({"input": "hi", "include": ["reasoning.encrypted_content"], "store": False})
     output = RESPONSES.answer_body(
