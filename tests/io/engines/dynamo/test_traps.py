@@ -464,6 +464,19 @@ async def test_trap_37_a_turn_cut_after_its_call_was_cut() -> None:
         await asked(Turn(detailed="content_filter"))
 
 
+@pytest.mark.parametrize("detailed", [None, "stop", "eos"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_trap_37_a_turn_that_calls_and_ends_by_itself_ends_with_its_call(
+    detailed: str | None, *, streamed: bool
+) -> None:
+    """The engine knows no calls: it says `stop` of every turn that was not cut."""
+    call = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turn = Turn(text="", message={"tool_calls": [call]}, finish_reason="tool_calls", detailed=detailed)
+    reply = await asked(turn, seen=[] if streamed else None, rendering=TOOLED)
+    assert (reply.finish_reason, reply.truncated) == ("tool_calls", False)
+    assert (await asked(Turn(detailed=detailed))).finish_reason == "stop"
+
+
 async def test_an_overlong_prompt_is_told_in_numbers() -> None:
     engine, mock = mocked(card={"id": "m", "context_window": 0})
     with pytest.raises(OverlongError, match="61 ids, and there is room for 50"):

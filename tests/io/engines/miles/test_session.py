@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import attrs
 import httpx2
 import orjson
 import pytest
@@ -109,6 +110,9 @@ async def test_records_hold_what_went_in_and_what_came_out(later: bool, tree: bo
     assert (found.max_trim_tokens, found.mismatches) == (0, ())
     assert found.get(first.raw["id"]) == found.records[0]
     assert found.get("another") is None
+    retried = attrs.evolve(found.records[1], response_id=found.records[0].response_id)
+    again = attrs.evolve(found, records=(found.records[0], retried))
+    assert again.get(first.raw["id"]) == retried, "the latest of one id"
     routed = found.records[0].response["choices"][0]["meta_info"]["routed_experts"]
     assert routed == "AAAA"  # the client's reply has none
     assert "routed_experts" not in first.raw["choices"][0]["meta_info"]
