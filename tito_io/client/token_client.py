@@ -297,7 +297,7 @@ class TokenClient:
             self.counts.errors[type(error).__name__] += 1
             raise
         self.counts.routes[turn.route] += 1
-        self.counts.notices.update(turn.reply.notices)
+        self.counts.notices.update(turn.reply.notice_counts)
         self.counts.zero_logprobs += zero_logprobs(turn.reply)
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1

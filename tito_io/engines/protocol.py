@@ -7,8 +7,10 @@ reasons have the same names and meanings here for every engine.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Protocol
 
 import attrs
@@ -226,6 +228,11 @@ class Reply:
     def truncated(self) -> bool:
         """Whether the turn was cut short, so that no stop token was sampled."""
         return self.finish_reason in ("length", "abort")
+
+    @property
+    def notice_counts(self) -> Counter[str]:
+        """How often the request has each notice: as often as the one of its turns that has it most often."""
+        return reduce(or_, (Counter(one.notices) for one in (self, *self.siblings)))
 
 
 class Engine(Protocol):

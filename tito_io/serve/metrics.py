@@ -147,8 +147,8 @@ class Metrics:
             self.refusals.labels(origin.refusal).inc()
         # Names in capitals are the kernel's. The rules' names are counted by how often each found something.
         self.count_forgiven({name.lower(): 1 for name in origin.forgiven if name.isupper()})
-        for name in turn.reply.notices:
-            self.notices.labels(name).inc()
+        for name, count in turn.reply.notice_counts.items():
+            self.notices.labels(name).inc(count)
         self.prompt_ids.labels("reused").inc(origin.expected)
         self.prompt_ids.labels("new").inc(len(turn.reply.prompt_ids) - origin.expected)
         self.sampled_ids.inc(turn.reply.usage.completion_tokens)

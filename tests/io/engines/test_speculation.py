@@ -8,8 +8,12 @@ import attrs
 import pytest
 
 from tests.io.engines.aborting_engine import AbortingEngine
+from tests.io.serve.gateway import chat, opened
+from tests.io.serve.gateway import client as gateway_client
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import Reply
+from tito_io.serve.gateway import build_gateway
+from tito_io.serve.store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 PROMPT = [{"role": "user", "content": "be"}]
@@ -47,3 +51,25 @@ async def test_log_probabilities_of_exactly_0_are_counted_by_id() -> None:
         assert client.counts.notices == notices
         assert client.counts.zero_logprobs == zeros
         assert (done.step.logprobs or ()).count(0.0) == zeros
+
+
+@pytest.mark.parametrize("noticed", [(), (0,), (1,), (0, 2), (0, 1, 2)])
+async def test_a_notice_of_any_of_several_turns_is_counted_once(noticed: tuple[int, ...]) -> None:
+    @attrs.define
+    class Several(AbortingEngine):
+        async def from_messages(self, *prompt: Any, **options: Any) -> Reply:
+            reply = await AbortingEngine.from_messages(self, *prompt, **options)
+            turns = [attrs.evolve(one, siblings=()) for one in (reply, *reply.siblings)]
+            for place in noticed:
+                turns[place] = attrs.evolve(turns[place], notices=("flagged", "flagged", "other"))
+            return attrs.evolve(turns[0], siblings=tuple(turns[1:]))
+
+    client = TokenClient(Several())
+    await client.turn([], PROMPT, sampling={"max_tokens": 6, "n": 3})
+    assert client.counts.notices == ({"flagged": 2, "other": 1} if noticed else {})
+    gateway = build_gateway(Several(), MemoryStore(), model="m")
+    async with gateway_client(gateway) as http:
+        await chat(http, await opened(http), PROMPT, max_tokens=6, n=3)
+    text = gateway.metrics.text().decode()
+    assert ('tito_notices_total{name="flagged"} 2.0' in text) == bool(noticed)
+    assert ('tito_notices_total{name="other"} 1.0' in text) == bool(noticed)
