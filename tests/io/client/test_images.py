@@ -61,6 +61,15 @@ async def test_images_go_by_ids_from_the_first_turn_on(says_ranges: bool) -> Non
     assert not client.counts.refusals
 
 
+async def test_a_turn_after_images_keeps_to_its_constraint_too() -> None:
+    client, sampling = client_of(Seeing()), {"response_format": {"type": "json_object"}}
+    first = await client.turn([], [CAT])
+    for steps, prompt in (([], [CAT]), ([first.step], [CAT, first.message, asking("And?", shown("dog"))])):
+        with pytest.raises(InvalidReplyError, match="did not keep to the constraint") as caught:
+            await client.turn(steps, prompt, sampling=sampling)
+        assert caught.value.partial is not None
+
+
 async def test_a_turn_of_text_after_an_image_has_the_image_beside_it() -> None:
     engine = Seeing()
     await two_turns(client_of(engine), then={"role": "user", "content": "Sure?"})
