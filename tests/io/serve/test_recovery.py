@@ -287,8 +287,11 @@ async def test_equal_requests_stay_siblings_and_each_lost_turn_is_handed_out_onc
     assert len(engine.asked) == 2
 
 
-async def test_two_equal_requests_at_once_get_two_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, name = await left(BODY)
+@pytest.mark.parametrize("n", [1, 2])
+async def test_two_equal_requests_at_once_get_turns_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    store, name = await left({**BODY, "n": n})
     engine, gateway = restarted(store)
     start, both, answers = ClientConnection.start, anyio.Event(), list[str]()
     begun: list[ClientConnection] = []
@@ -301,7 +304,7 @@ async def test_two_equal_requests_at_once_get_two_turns(monkeypatch: pytest.Monk
         await start(self, *args)
 
     async def talk() -> None:
-        answers.append((await chat(http, name, **BODY))["id"])
+        answers.append((await chat(http, name, **BODY, n=n))["id"])
 
     monkeypatch.setattr(ClientConnection, "start", together)
     async with client(gateway) as http, anyio.create_task_group() as group:
@@ -581,11 +584,12 @@ async def test_who_goes_on_after_one_choice_has_received_all_of_that_answer_and_
     assert [node.get("received", True) for node in found] == [True, True, False, True]
 
 
+@pytest.mark.parametrize("n", [1, 2])
 async def test_what_is_lost_again_leaves_other_lost_turns_as_they_are(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    other = {**BODY, "seed": 2}
-    store, name = await left(BODY, other)
+    body, other = {**BODY, "n": n}, {**BODY, "n": n, "seed": 2}
+    store, name = await left(body, other)
     engine, gateway = restarted(store)
 
     async def broken(*_: object) -> None:
@@ -594,9 +598,9 @@ async def test_what_is_lost_again_leaves_other_lost_turns_as_they_are(
     async with client(gateway) as http:
         with monkeypatch.context() as patch:
             patch.setattr(ClientConnection, "start", broken)
-            assert (await http.post(f"/sessions/{name}{CHAT}", json=BODY)).status_code == 500
+            assert (await http.post(f"/sessions/{name}{CHAT}", json=body)).status_code == 500
         found = (await http.get(f"/sessions/{name}")).json()["metadata"]["tree"]["nodes"]
-        assert [node.get("received") for node in found] == [False, False]
-        for body in (other, BODY):
-            await chat(http, name, **body)
+        assert [node.get("received") for node in found] == [False, False] * n
+        for asked in (other, body):
+            await chat(http, name, **asked)
         assert engine.asked == []
