@@ -110,6 +110,21 @@ async def test_each_turn_of_a_request_is_kept_with_its_own_ids_and_its_own_end()
     assert shown == [(one["finish_reason"], one["stop_reason"]) for one in ENDS]
 
 
+async def test_each_turn_that_continues_a_message_is_kept_with_its_own_end() -> None:
+    engine = Differing()
+    gateway = scripted_gateway(engine)
+    async with client(gateway) as http:
+        name = await opened(http)
+        said = (await chat(http, name, HELLO))["choices"][0]["message"]
+        await chat(http, name, [*HELLO, said], n=3, continue_final_message=True)
+        async with gateway.sessions.using(name) as session:
+            kept = [kept_of_call(one.call, one.origin) for one in session.commits.values()]
+    wanted = list(map(kept_of_reply, engine.replies))
+    for one in wanted[1:]:
+        one["message"] = {**one["message"], "content": f"said 0{one['message']['content']}"}
+    assert kept == wanted
+
+
 async def test_only_the_turns_of_a_request_that_a_stop_string_ended_are_not_continued() -> None:
     async with client(scripted_gateway(Differing())) as http:
         name = await opened(http)
