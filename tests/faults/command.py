@@ -24,6 +24,7 @@ from tests.faults import (
     seams,
     serving,
     stitching,
+    turns,
 )
 from tests.faults.children import Children
 from tests.faults.fault import Fault, fails_anyway
@@ -40,6 +41,7 @@ FAULTS = (
     *serving.FAULTS,
     *drift.FAULTS,
     *files.FAULTS,
+    *turns.FAULTS,
 )
 
 

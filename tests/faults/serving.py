@@ -13,6 +13,7 @@ SERVER = partial(SERVING, file="serve/redis.py", suites=(f"{ROOM}/test_stores.py
 HANDLER = partial(SERVING, file="serve/turn_handler.py", suites=(f"{ROOM}/test_turn_handler.py",))
 SESSION = partial(SERVING, file="serve/session.py", suites=(f"{ROOM}/test_turn_handler.py",))
 SESSIONS = partial(SERVING, file="serve/sessions.py", suites=(f"{ROOM}/test_sessions.py",))
+TURN = partial(SERVING, file="serve/turns.py", suites=(f"{ROOM}/test_turns.py",))
 RECOVERY = partial(SERVING, suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"))
 
 FAULTS = (
@@ -140,6 +141,79 @@ FAULTS = (
         right="            self.must_reload = True\n",
         wrong="",
         suites=(f"{ROOM}/test_sessions.py",),
+    ),
+    SERVER(
+        "a server that hangs is waited for without end",
+        right="                socket_timeout=ANSWER_SECONDS,\n",
+        wrong="",
+        suites=(f"{ROOM}/test_stores.py", "-k", "never_answers"),
+    ),
+    SERVER(
+        "a connection is waited for without end",
+        right="                socket_connect_timeout=ANSWER_SECONDS,\n",
+        wrong="",
+        suites=(f"{ROOM}/test_stores.py", "-k", "never_answers"),
+    ),
+    SESSION(
+        "only the first of several turns is received in the store",
+        right="[commit.call.order for commit in commits])",
+        wrong="[commit.call.order for commit in commits[:1]])",
+        suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"),
+    ),
+    RECOVERY(
+        "only the first of several lost turns is handed out once",
+        "serve/recovery.py",
+        "session.unreceived -= _reserved(commits)",
+        "session.unreceived -= _reserved(commits[:1])",
+    ),
+    RECOVERY(
+        "only the first of several lost turns is lost again",
+        "serve/recovery.py",
+        "session.unreceived |= _reserved(turn.commits)",
+        "session.unreceived |= _reserved(turn.commits[:1])",
+    ),
+    RECOVERY(
+        "a continued message is answered again with reasoning that its client had",
+        "serve/resume.py",
+        "reasoning = _reasoning(joined).removeprefix(_reasoning(before))",
+        "reasoning = _reasoning(joined)",
+    ),
+    RECOVERY(
+        "reasoning under its other name is lost where a message is continued",
+        "serve/resume.py",
+        'REASONING = ("reasoning", "reasoning_content")',
+        'REASONING = ("reasoning",)',
+    ),
+    SERVING(
+        "several turns that continue a message are all the first of them",
+        "serve/resume.py",
+        "_step(step, ids, ledger, one) for one in (reply, *reply.siblings)",
+        "_step(step, ids, ledger, reply) for one in (reply, *reply.siblings)",
+        (f"{ROOM}/test_turns.py",),
+    ),
+    TURN(
+        "several turns of a request end as the first of them",
+        right="            stop_reason=reply.stop_reason,\n",
+        wrong="",
+    ),
+    TURN(
+        "several turns of a request have the worker of the first of them",
+        right="            worker=reply.worker,\n",
+        wrong="",
+    ),
+    SERVING(
+        "a host is asked if one of its addresses is public",
+        "serve/fetch.py",
+        "if not addresses or not all(map(self.allowed, addresses)):",
+        "if not addresses or not any(map(self.allowed, addresses)):",
+        (f"{ROOM}/test_media.py", "-k", "inside_of"),
+    ),
+    SERVING(
+        "only the first address of a host must be public",
+        "serve/fetch.py",
+        "if not addresses or not all(map(self.allowed, addresses)):",
+        "if not addresses or not self.allowed(addresses[0]):",
+        (f"{ROOM}/test_media.py", "-k", "inside_of"),
     ),
 )
 """Each breaks a promise that docs/howto/deploy.md makes to operators."""
