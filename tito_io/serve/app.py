@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tito_core import InputError
 from tito_io.client.sampling import parse_sampling
@@ -30,7 +31,16 @@ from .media import MediumBytes
 from .metrics import CONTENT_TYPE
 from .payload import SamplesPayload
 from .records import session_calls, session_metadata, session_records
-from .refusals import RequestRefused, bad_request, error_body, error_reply, no_route, no_websocket, not_found
+from .refusals import (
+    RequestRefused,
+    bad_request,
+    error_body,
+    error_reply,
+    no_route,
+    no_websocket,
+    not_found,
+    too_many_connections,
+)
 from .session import SessionHead
 from .sglang_fields import DEFAULTS, session_defaults, unread_fields
 from .turn_handler import JSON, TurnResponse
@@ -84,6 +94,21 @@ def app(gateway: Gateway) -> Starlette:
 
     handlers: Any = {HTTPException: unrouted}
     return Starlette(routes=_routes(gateway), lifespan=lifespan, exception_handlers=handlers)
+
+
+def full(gateway: Gateway, most: int) -> ASGIApp:
+    """Return the application for connections above `most`: it answers with 503, and for the health."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if request.url.path == "/health":
+            response = await _health(gateway, request)
+            response.headers["connection"] = "close"
+        else:
+            response = _error(gateway, too_many_connections(most), _dialect(gateway, request))
+        await response(scope, receive, send)
+
+    return answer
 
 
 def _no_such(request: Request, routes: Iterable[Route]) -> RequestRefused:

@@ -24,6 +24,7 @@ from tito_io.families.family import Family
 from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
 from tito_io.llamacpp_server.settings import ServerSettings
 
+from .bounds import ConnectionBounds, raise_open_files
 from .client_noise import NoiseFilter, NoiseRule, option_name, parse_rules
 from .refusals import MIB, GatewayLimits
 from .store import StoreError, open_store
@@ -282,6 +283,25 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     "MIB",
 )
 @_limit("--max-sessions", LIMITS.sessions, "Most sessions in the store; more get status 429.")
+@_limit(
+    "--max-connections",
+    LIMITS.connections,
+    "Most connections of clients at once, or as many as open files allow; more get status 503.",
+)
+@_option(
+    "--header-timeout",
+    LIMITS.header_seconds,
+    "How long the headers of a request may take; then status 408.",
+    type=shared.FiniteRange(0.1),
+    metavar="SECONDS",
+)
+@_option(
+    "--body-timeout",
+    LIMITS.body_seconds,
+    "How long the body of a request may take; then status 408.",
+    type=shared.FiniteRange(0.1),
+    metavar="SECONDS",
+)
 @_limit("--max-calls", LIMITS.calls, "Most turns that are sampled at once; further turns wait.")
 @_option(
     "--max-idle",
@@ -307,6 +327,9 @@ def serve(**given: Any) -> None:
         sessions=given.pop("max_sessions"),
         idle_seconds=given.pop("max_idle"),
         calls=given.pop("max_calls"),
+        connections=given.pop("max_connections"),
+        header_seconds=given.pop("header_timeout"),
+        body_seconds=given.pop("body_timeout"),
     )
     try:
         settings = taken_settings(given)
@@ -328,6 +351,7 @@ def _run(settings: ServerSettings | None, options: ServeOptions) -> int:
 
 
 async def _serve(options: ServeOptions) -> int:
+    bounds = ConnectionBounds.of(options.limits, raise_open_files())
     gateway = await gateway_of(options)
     from .logs import configure_logs  # noqa: PLC0415  # the server's libraries are an extra
     from .server import serve  # noqa: PLC0415  # likewise
@@ -337,13 +361,20 @@ async def _serve(options: ServeOptions) -> int:
     model = gateway.turns.model
 
     def announce(url: str) -> None:
-        click.echo("\n".join(greeting(options, model, url)))
+        click.echo("\n".join(greeting(options, model, url, bounds.text())))
 
-    await serve(gateway, announce, host=options.host, port=options.port, drain_seconds=options.drain)
+    await serve(
+        gateway,
+        announce,
+        host=options.host,
+        port=options.port,
+        drain_seconds=options.drain,
+        bounds=bounds,
+    )
     return 0
 
 
-def greeting(options: ServeOptions, model: str, url: str) -> Iterator[str]:
+def greeting(options: ServeOptions, model: str, url: str, clients: str) -> Iterator[str]:
     """Yield the lines that are printed at the start; the first is the URL alone, for programs."""
     local = options.store.startswith(("memory", "sqlite:"))
     store = options.store if local else public_url(options.store)
@@ -353,6 +384,7 @@ def greeting(options: ServeOptions, model: str, url: str) -> Iterator[str]:
     yield f"  model      {visible(model) or 'not known yet: the engine does not answer'}"
     yield f"  store      {visible(store)}{', sessions end with the process' * (store == 'memory')}"
     yield f"  keys       {'not needed' if options.keys is None else f'from {visible(str(options.keys))}'}"
+    yield f"  clients    {clients}"
     yield f"  session    POST {url}/sessions gives its ID; then point agents to"
     yield f"  OpenAI     base URL {url}/sessions/ID/v1"
     yield f"  Anthropic  base URL {url}/sessions/ID, also for Google's clients"

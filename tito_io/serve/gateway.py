@@ -35,7 +35,7 @@ from .fetch import ImageFetcher
 from .ignored import IgnoredCounter
 from .logs import SESSION
 from .metrics import Metrics
-from .refusals import GatewayLimits, RequestRefused, bad_request, body_too_long
+from .refusals import GatewayLimits, RequestRefused, bad_request, body_too_late, body_too_long
 from .sessions import Sessions
 from .spans import TurnSpans
 from .special_tokens import SpecialTokenGuard
@@ -153,11 +153,16 @@ class Gateway:
         if length.isdecimal() and int(length) > most:
             raise body_too_long(most, int(length))
         body = bytearray()  # a list of its parts would take eight bytes for each part, which may have one
-        async with aclosing(request.stream()) as stream:
-            async for part in stream:
-                body += part
-                if len(body) > most:
-                    raise body_too_long(most)
+        seconds = self.options.limits.body_seconds
+        try:
+            with anyio.fail_after(seconds):
+                async with aclosing(request.stream()) as stream:
+                    async for part in stream:
+                        body += part
+                        if len(body) > most:
+                            raise body_too_long(most)
+        except TimeoutError:
+            raise body_too_late(seconds) from None
         return decoded(bytes(body), request.headers.get("content-encoding", ""), most)
 
     async def json(self, request: Request) -> dict[str, Any]:

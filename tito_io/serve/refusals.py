@@ -54,6 +54,9 @@ class GatewayLimits:
         idle_seconds: How long an unused session is kept.
         loaded_seconds: How long an unused session stays in memory; the store still has it.
         calls: Most turns that are sampled at once; others wait.
+        connections: Most connections of clients that are served at once, where so many files may be open.
+        header_seconds: How long the headers of a request may take to arrive.
+        body_seconds: How long the body of a request may take to arrive.
     """
 
     body_bytes: int = 64 * MIB
@@ -67,6 +70,9 @@ class GatewayLimits:
     idle_seconds: float = 86_400.0
     loaded_seconds: float = 600.0
     calls: int = 256
+    connections: int = 8_192
+    header_seconds: float = 10.0
+    body_seconds: float = 60.0
 
 
 class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failure of the gateway
@@ -159,6 +165,21 @@ def body_too_long(most: int, length: int | None = None) -> RequestRefused:
     size = f"more than {_size(most)}" if length is None else _size(length, up=True)
     text = f"this body has {size}, and at most {_size(most)} are read; raise --max-body"
     return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
+
+
+def body_too_late(seconds: float) -> RequestRefused:
+    """Return the error for a body that did not arrive in time; the connection cannot be used further."""
+    text = f"the body did not arrive within {seconds:g} seconds; send it faster, or raise --body-timeout"
+    close = {"connection": "close"}
+    return RequestRefused(HTTPStatus.REQUEST_TIMEOUT, "BodyTimeoutError", text, final=False, headers=close)
+
+
+def too_many_connections(most: int) -> RequestRefused:
+    """Return the error for a request on a connection that is one too many."""
+    text = f"{most} connections are open; try again later, keep fewer open, or raise --max-connections"
+    later = {"retry-after": "1", "connection": "close"}
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    return RequestRefused(status, "ConnectionsError", text, final=False, headers=later)
 
 
 def _size(count: int, *, up: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -12,10 +13,13 @@ from contextlib import contextmanager
 import anyio
 import anyio.abc
 import uvicorn
+from starlette.types import ASGIApp
 
 from tito_core import InputError
 
-from .app import app
+from .app import app, full
+from .bounds import ConnectionBounds
+from .connections import BoundedConnection, log_accept_errors
 from .gateway import Gateway
 from .logs import ACCESS, AccessLog
 from .origins import OriginCheck, TrustedNames
@@ -30,7 +34,13 @@ OWN_SIGNALS = os.name == "posix"
 
 
 async def serve(
-    gateway: Gateway, announce: Callable[[str], None], *, host: str, port: int, drain_seconds: int
+    gateway: Gateway,
+    announce: Callable[[str], None],
+    *,
+    host: str,
+    port: int,
+    drain_seconds: int,
+    bounds: ConnectionBounds,
 ) -> None:
     """Serve until SIGTERM or SIGINT; raises `InputError` where the socket cannot be opened.
 
@@ -42,17 +52,27 @@ async def serve(
         host: A name or address of this machine.
         port: The port; 0 for any free one.
         drain_seconds: How long turns that are being sampled may take after a signal.
+        bounds: What connections may use.
     """
     trusted = TrustedNames.of(host, gateway.options.trusted_hosts)
-    application = DiscardUnread(OriginCheck(app(gateway), gateway, trusted))
+
+    def checked(inner: ASGIApp) -> ASGIApp:
+        application = DiscardUnread(OriginCheck(inner, gateway, trusted))
+        return AccessLog(application) if ACCESS.isEnabledFor(logging.INFO) else application
+
+    class Connection(BoundedConnection):
+        pass
+
+    Connection.bounds, Connection.full = bounds, checked(full(gateway, bounds.served))
+    log_accept_errors(asyncio.get_running_loop())
     config = uvicorn.Config(
-        AccessLog(application) if ACCESS.isEnabledFor(logging.INFO) else application,
+        checked(app(gateway)),
         host=host,
         port=port,
         log_config=None,  # `logs` configures uvicorn's logger, too
         access_log=False,  # it would write whole paths, and a session's id is a key
         lifespan="on",
-        http="h11",  # the one that limits headers
+        http=Connection,  # by h11, the one that limits headers
         ws="none",
         server_header=False,
         backlog=BACKLOG,

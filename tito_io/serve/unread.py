@@ -45,7 +45,7 @@ class _Body:
 
 @attrs.frozen
 class DiscardUnread:
-    """Discards the rest of a body before an error is sent.
+    """Discards the rest of a body before an error is sent, unless the body is what took too long.
 
     Attributes:
         app: The application.
@@ -66,7 +66,8 @@ class DiscardUnread:
         body = _Body(receive)
 
         async def sent(message: Message) -> None:
-            if message.get("status", 0) >= HTTPStatus.BAD_REQUEST:
+            status = message.get("status", 0)
+            if status >= HTTPStatus.BAD_REQUEST and status != HTTPStatus.REQUEST_TIMEOUT:
                 await body.discard(self.most, self.seconds)
             await send(message)
 

@@ -376,7 +376,7 @@ def test_it_prints_what_it_serves_and_where(tmp_path: Path) -> None:
     with started(*options, complaints=tmp_path / "complaints") as process:
         url = process.url
         assert process.process.stdout is not None
-        lines = [process.process.stdout.readline().rstrip("\n") for _ in range(8)]
+        lines = [process.process.stdout.readline().rstrip("\n") for _ in range(9)]
         assert process.stop() == 0
         assert process.warnings() == []
     assert lines == [
@@ -384,6 +384,7 @@ def test_it_prints_what_it_serves_and_where(tmp_path: Path) -> None:
         f"  model      {MODEL}",
         "  store      memory, sessions end with the process",
         f"  keys       from {tmp_path / 'keys'}",
+        lines[4],  # how many connections, and of how many open files
         f"  session    POST {url}/sessions gives its ID; then point agents to",
         f"  OpenAI     base URL {url}/sessions/ID/v1",
         f"  Anthropic  base URL {url}/sessions/ID, also for Google's clients",
@@ -523,6 +524,7 @@ async def test_each_option_is_a_choice_of_the_gateway(
     words += " --one-sample --fetch-images --spans turns --max-body 2 --max-turns 3 --max-nodes 4"
     words += " --max-tokens 5 --max-media 6 --max-images 10"
     words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
+    words += " --max-connections 11 --header-timeout 1.5 --body-timeout 2.5"
     options = given(monkeypatch, *words.split())
     gateway = await command.gateway_of(options)
     assert gateway.options.spans is not None
@@ -538,6 +540,9 @@ async def test_each_option_is_a_choice_of_the_gateway(
             sessions=7,
             calls=8,
             idle_seconds=9.5,
+            connections=11,
+            header_seconds=1.5,
+            body_seconds=2.5,
         ),
         forgive=(NoiseRule.DEVELOPER, Forgiveness.DROPPED_REASONING),
         strip_system=("^a", "b$"),
@@ -621,6 +626,7 @@ def test_how_much_is_logged(
     place = ("--store", "memory", "--host", "localhost", "--port", "7", "--drain", "9")
     done = run(*place, *options)
     assert done.exit_code == 0, done.output
+    assert found[1].pop("bounds").served <= 8192  # as open files allow
     assert found == [((level,), {"access": access}), {"host": "localhost", "port": 7, "drain_seconds": 9}]
 
 
@@ -727,9 +733,9 @@ def test_a_url_is_shown_without_what_is_secret(url: str, shown: str) -> None:
 
 def test_the_first_lines_say_what_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     options = given(monkeypatch, "--store", "redis://u:p@h:1/0", "--engine", "vllm", "--base-url", "http://e")
-    url, engine, model, store, keys, *_ = command.greeting(options, "", "http://g")
+    url, engine, model, store, keys, *_ = command.greeting(options, "", "http://g", "")
     assert (url, engine) == ("http://g", "  engine     vllm at http://e")
     assert model == "  model      not known yet: the engine does not answer"
     assert (store, keys) == ("  store      redis://h:1/0", "  keys       not needed")
     sqlite = given(monkeypatch, "--store", "sqlite:a@b.db")
-    assert "  store      sqlite:a@b.db" in command.greeting(sqlite, "m", "http://g")
+    assert "  store      sqlite:a@b.db" in command.greeting(sqlite, "m", "http://g", "")
