@@ -103,6 +103,8 @@ STATED: dict[str, dict[str, Any]] = {
     },
     "tito_io.serve.refusals.GatewayLimits": {
         "body_bytes": 64 << 20,
+        "containers": 200_000,
+        "scalars": 500_000,
         "header_bytes": 32 << 10,
         "turns": 4096,
         "nodes": 16384,

@@ -215,6 +215,13 @@ FAULTS = (
         "if not addresses or not self.allowed(addresses[0]):",
         (f"{ROOM}/test_media.py", "-k", "inside_of"),
     SERVING(
+        "a large body is read where all requests are answered",
+        "serve/gateway.py",
+        "if len(raw) <= SMALL else",
+        "if True else",
+        (f"{ROOM}/test_bodies.py", "-k", "other_requests"),
+    ),
+    SERVING(
         "a half-sent request keeps its connection",
         "serve/connections.py",
         "elif self._deadline is None:",

@@ -1,23 +1,52 @@
-"""Decode compressed request bodies, within a limit: a few bytes may stand for gigabytes."""
+"""Decode and parse request bodies within limits: a few bytes may stand for gigabytes, or for many values."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
+from typing import Any
 
+import orjson
 import zstandard
 
-from .refusals import RequestRefused, bad_request, body_too_long
+from .refusals import GatewayLimits, RequestRefused, bad_request, body_too_long, limit_reached
 
 WINDOW = 8 << 20
 """The largest window of zstd in HTTP (RFC 9659), where the body itself may not be longer."""
+MEMBERS = 64
+"""The most members of a gzip body. Clients send one; millions of empty ones take seconds."""
+SMALL = 64 << 10
+"""A body that is no longer than this, in bytes, is parsed at once. It takes a few milliseconds at most."""
+PIECE = 16 << 10
+"""How many bytes are decoded or counted at once; of gzip, they stand for 16 MiB at most."""
+OPENINGS, SEPARATORS = (b"[", b"{"), (b",", b":")
+"""Each list or object begins with one of the former. Keys and values are separated by the latter."""
 
 
 def _gzip(data: bytes, most: int) -> bytes:
-    return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
+    found, place, members = bytearray(), 0, 0
+    while place < len(data) and len(found) < most:
+        members += 1
+        if members > MEMBERS:
+            raise bad_request(f"the body has more than {MEMBERS} gzip members; compress it as one")
+        place = _gzip_member(data, place, found, most)
+    return bytes(found)
+
+
+def _gzip_member(data: bytes, place: int, found: bytearray, most: int) -> int:
+    """Decode the member at a place; return the place of the next one.
+
+    It is read in pieces, since all that follows the end of a member is copied.
+    """
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    while not reader.eof and len(found) < most:
+        piece = data[place : place + PIECE]
+        if not piece:
+            raise EOFError
+        found += reader.decompress(piece, most - len(found))
+        place += len(piece) - len(reader.unused_data)
+    return place
 
 
 def _deflate(data: bytes, most: int) -> bytes:
@@ -50,7 +79,7 @@ ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 def decoded(data: bytes, coding: str, most: int) -> bytes:
     """Return a body without its `content-encoding`, in at most `most` bytes; raises `RequestRefused`.
 
-    >>> decoded(gzip.compress(b"{}"), "gzip", 10)
+    >>> decoded(zlib.compress(b"{}"), "deflate", 10)
     b'{}'
     """
     name = coding.strip().lower()
@@ -71,3 +100,57 @@ def decoded(data: bytes, coding: str, most: int) -> bytes:
     if len(whole) > most:
         raise body_too_long(most)
     return whole
+
+
+def parsed(data: bytes, limits: GatewayLimits) -> Any:
+    """Return the JSON value of a body; raises `RequestRefused` before too many values are built.
+
+    >>> parsed(b'{"a": [1]}', GatewayLimits())
+    {'a': [1]}
+    """
+    if len(data) > SMALL:
+        _check_values(data, limits)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
+        raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
+
+
+def _check_values(data: bytes, limits: GatewayLimits) -> None:
+    """Refuse a body of too many values, counted with strings first, which is fast, and then without."""
+    if _counts(data, OPENINGS) <= limits.containers and _counts(data, SEPARATORS) <= limits.scalars:
+        return
+    containers = scalars = quotes = 0
+    for outside, found in _outside_strings(data):
+        containers += _counts(outside, OPENINGS)
+        scalars += _counts(outside, SEPARATORS)
+        quotes += found
+        if containers > limits.containers:
+            raise limit_reached("lists and objects in this body", None, limits.containers, "--max-containers")
+        # Strings that nothing separates are not JSON; without this, to count them would take seconds.
+        if max(scalars, quotes // 2 - containers - 1) > limits.scalars:
+            raise limit_reached("keys and values in this body", None, limits.scalars, "--max-scalars")
+
+
+def _counts(data: bytes, signs: tuple[bytes, ...]) -> int:
+    """Return how often signs occur; between two pieces other threads run."""
+    places = range(0, len(data), PIECE)
+    return sum(data.count(sign, place, place + PIECE) for sign in signs for place in places)
+
+
+def _outside_strings(data: bytes) -> Iterator[tuple[bytes, int]]:
+    r"""Yield what of JSON stands outside strings, piece by piece, each with its number of quotation marks.
+
+    >>> list(_outside_strings(rb'{"a\\": "b\"[", "c": 1}'))
+    [(b'{: , : 1}', 6)]
+    """
+    place, inside = 0, False
+    while place < len(data):
+        piece = data[place : place + PIECE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped belongs to its backslash
+            piece = data[place : place + PIECE + 1]
+        place += len(piece)
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b"".join(parts[inside::2]), len(parts) - 1
+        inside ^= len(parts) % 2 == 0

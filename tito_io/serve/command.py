@@ -272,6 +272,10 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     type=click.Choice(list(SPANS)),
 )
 @_limit("--max-body", LIMITS.body_bytes // MIB, "Longest request body; a longer one gets status 413.", "MIB")
+@_limit(
+    "--max-containers", LIMITS.containers, "Most lists and objects in a request body; more get status 429."
+)
+@_limit("--max-scalars", LIMITS.scalars, "Most keys and values in a request body; more get status 429.")
 @_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
 @_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
 @_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
@@ -319,6 +323,8 @@ def serve(**given: Any) -> None:
     """
     limits = GatewayLimits(
         body_bytes=given.pop("max_body") * MIB,
+        containers=given.pop("max_containers"),
+        scalars=given.pop("max_scalars"),
         turns=given.pop("max_turns"),
         nodes=given.pop("max_nodes"),
         tokens=given.pop("max_tokens"),

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio.to_thread
 import attrs
-import orjson
 from starlette.requests import Request
 
 from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
@@ -29,7 +28,7 @@ from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .auth import ApiKeys
 from .backend import Backend
-from .body import decoded
+from .body import SMALL, decoded, parsed
 from .client_noise import DEFAULT, NoiseFilter, NoiseRule
 from .fetch import ImageFetcher
 from .ignored import IgnoredCounter
@@ -42,8 +41,11 @@ from .special_tokens import SpecialTokenGuard
 from .store import Store
 from .turns import TurnTaker
 
+T = TypeVar("T")
 TEXTS = 65_536
 """How many ids' texts are kept."""
+READERS = 2
+"""Few, since the JSON reader lets no other thread run until it is done."""
 
 
 NEEDED = frozenset(("contents", "input", "messages"))
@@ -120,6 +122,7 @@ class Gateway:
         decode: Returns the text of ids, where the model's folder is known.
         clock: Returns seconds since 1970.
         instance: A random name of this process, for the session protocol.
+        readers: How many bodies are decoded or parsed at once, beside small ones.
     """
 
     turns: TurnTaker
@@ -134,6 +137,7 @@ class Gateway:
     decode: Callable[[list[int]], str] | None = None
     clock: Callable[[], float]
     instance: str = attrs.field(factory=lambda: secrets.token_hex(16))
+    readers: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(READERS))
 
     async def session_name(self, request: Request, *, opening: bool = False) -> str:
         """Return the session that a request names, and note it for the access log.
@@ -163,19 +167,23 @@ class Gateway:
                             raise body_too_long(most)
         except TimeoutError:
             raise body_too_late(seconds) from None
-        return decoded(bytes(body), request.headers.get("content-encoding", ""), most)
+        coding = request.headers.get("content-encoding", "identity")
+        if coding == "identity":
+            return bytes(body)
+        return await self._in_thread(decoded, bytes(body), coding, most)
 
     async def json(self, request: Request) -> dict[str, Any]:
         """Return a request's body, a JSON object; an empty body is an empty object."""
-        raw = await self.body(request)
-        try:
-            body = orjson.loads(raw) if raw else {}
-        except orjson.JSONDecodeError as error:
-            text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
-            raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
+        raw = await self.body(request) or b"{}"
+        limits = self.options.limits
+        body = parsed(raw, limits) if len(raw) <= SMALL else await self._in_thread(parsed, raw, limits)
         if not isinstance(body, dict):
             raise bad_request(f"the body is {json_kind(body)}, and a JSON object is needed")
         return body
+
+    async def _in_thread(self, function: Callable[..., T], *given: Any) -> T:
+        """Call a function of `body` while other requests are answered."""
+        return await anyio.to_thread.run_sync(function, *given, limiter=self.readers)
 
     def unread(self, body: Mapping[str, Any]) -> list[str]:
         """Return the paths of a request's template arguments that no chat template reads."""

@@ -43,6 +43,8 @@ class GatewayLimits:
 
     Attributes:
         body_bytes: Longest request body. A chat repeats its whole history, at about four bytes an id.
+        containers: Most lists and objects in a request body. No other request runs while they are built.
+        scalars: Most keys and values in a request body; the first value of each list is not counted.
         header_bytes: Longest headers together; a session's name and a key are all that is read of them.
         turns: Most assistant messages in one prompt.
         nodes: Most committed turns of a session, all branches together.
@@ -60,6 +62,8 @@ class GatewayLimits:
     """
 
     body_bytes: int = 64 * MIB
+    containers: int = 200_000
+    scalars: int = 500_000
     header_bytes: int = 32_768
     turns: int = 4_096
     nodes: int = 16_384
