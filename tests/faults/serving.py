@@ -43,6 +43,16 @@ FAULTS = (
         right="if after is not None and not self._rows(TURN, name, after):",
         wrong="if False:",
     ),
+    FILE(
+        "a symbolic link to a store is another store",
+        right="file = Path(os.path.realpath(path))",
+        wrong="file = Path(path)",
+    ),
+    FILE(
+        "a store with hard links is opened",
+        right="if file.exists() and file.stat().st_nlink > 1:",
+        wrong="if False:",
+    ),
     SERVING(
         "--durable does not reach the file",
         "serve/command.py",

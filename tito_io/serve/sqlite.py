@@ -142,12 +142,10 @@ class SqliteStore:
     def open(cls, path: str | Path, *, durable: bool = False) -> Self:
         """Open the file; create it where it is missing.
 
-        Raises `InputError` where another gateway has it open, where it is another program's, or where its
-        folder is missing: a misspelt folder must not begin an empty store.
+        Raises `InputError` where another gateway has it open, where it is another program's, where it has
+        hard links, or where its folder is missing: a misspelt folder must not begin an empty store.
         """
-        file = Path(path)
-        if file.is_dir():
-            raise InputError(f"--store sqlite:{file}: this is a folder; name a file in it")
+        file = _real_file(path)
         owner = _lock_file(file.with_name(f"{file.name}.lock"))
         try:
             _create(file)
@@ -306,6 +304,19 @@ class SqliteStore:
         with self._db:  # it commits, or rolls back
             self._db.execute("BEGIN IMMEDIATE")
             yield
+
+
+def _real_file(path: str | Path) -> Path:
+    """Return the file that a path means, whatever symbolic links lead to it: it has one lock and one log."""
+    file = Path(os.path.realpath(path))
+    if file.is_dir():
+        raise InputError(f"--store sqlite:{path}: this is a folder; name a file in it")
+    if file.exists() and file.stat().st_nlink > 1:
+        raise InputError(
+            f"--store sqlite:{path}: the file has several names (hard links), and SQLite keeps a log for "
+            "each of them; delete the other names, or copy the file"
+        )
+    return file
 
 
 def _create(path: Path) -> None:

@@ -313,6 +313,31 @@ async def test_a_file_has_one_owner(tmp_path: Path) -> None:
     await SqliteStore.open(tmp_path / "s.db").aclose()
 
 
+async def test_a_symbolic_link_and_its_target_are_one_store(tmp_path: Path) -> None:
+    """They have one owner, and the file is private also where the link was there first."""
+    target, link = tmp_path / "target.db", tmp_path / "links" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(target)
+    for first, second in ((link, target), (target, link)):
+        store = SqliteStore.open(first)
+        with pytest.raises(InputError, match="another gateway"):
+            SqliteStore.open(second)
+        await store.aclose()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in link.parent.iterdir()] == ["link.db"]
+
+
+async def test_a_file_with_hard_links_is_refused(tmp_path: Path) -> None:
+    """SQLite would keep a log beside each name, so each gateway would see its own turns alone."""
+    await SqliteStore.open(tmp_path / "one.db").aclose()
+    os.link(tmp_path / "one.db", tmp_path / "two.db")
+    for name in ("one.db", "two.db"):
+        with pytest.raises(InputError, match=r"several names \(hard links\).*; delete the other names"):
+            SqliteStore.open(tmp_path / name)
+    (tmp_path / "two.db").unlink()
+    await SqliteStore.open(tmp_path / "one.db").aclose()
+
+
 async def test_idle_sessions_are_swept(tmp_path: Path) -> None:
     now = [0.0]
     store = SqliteStore.open(tmp_path / "s.db")
