@@ -19,6 +19,8 @@ from .normalization.media import each_medium
 from .shared import Shared
 
 T = TypeVar("T")
+LARGEST_LOGPROB = 1e-3
+"""The largest log-probability that rounding explains; it is stored as 0. A larger one is no probability."""
 
 
 def _prompt(messages: Sequence[Message]) -> Messages:
@@ -53,7 +55,30 @@ def _logprobs(logprobs: object) -> tuple[float | None, ...] | None:
         return None
     if not isinstance(logprobs, Sequence) or isinstance(logprobs, str | bytes):
         raise InputError(f"logprobs must be a list of numbers, not {type(logprobs).__name__}")
-    return tuple(logprobs)
+    # Floats alone are the usual case. That none is NaN is seen in C, since any sum with one is NaN.
+    given = tuple(logprobs)
+    if set(map(type, given)) <= {float} and not isnan(sum(given)) and max(given, default=0.0) <= 0:
+        return given
+    return tuple(_logprob(value, position) for position, value in enumerate(given))
+
+
+def _logprob(value: Any, position: int) -> float | None:
+    if not is_number(value):
+        raise InputError(f"logprobs[{position}] is {value!r:.60}: give a number or None")
+    if value is not None and value > LARGEST_LOGPROB:
+        raise InputError(
+            f"logprobs[{position}] is {value!r:.60}, above 0: give the natural logarithms of probabilities"
+        )
+    return rounded(value)
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a log-probability without what rounding has put above 0.
+
+    >>> [rounded(value) for value in (-0.5, 1e-7, 0.5, None)]
+    [-0.5, 0.0, 0.5, None]
+    """
+    return 0.0 if isinstance(value, float) and 0 < value <= LARGEST_LOGPROB else value
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -66,7 +91,7 @@ class Step:
         prompt_ids: The ids that the engine saw.
         completion_ids: The ids that the engine sampled, with the stop if it sampled one.
         logprobs: One natural-log probability per completion id, None where the engine gave none.
-            None altogether without any.
+            None altogether without any. One above 0, by at most `LARGEST_LOGPROB`, is stored as 0.
         truncated: Whether the turn was cut short, so that no stop was sampled.
         key: What the prompt was rendered with, made by `render_key`; None if unknown.
         media: Where the media of the prompt stand in `prompt_ids`: a `MediaRange` for each. A step whose
@@ -76,8 +101,8 @@ class Step:
         ids: Prompt and completion ids together: what the next prompt begins with.
 
     Raises:
-        InputError: An id, a message or a range is invalid, a range is that of another image than the prompt
-            shows, or `logprobs` does not have one value per completion id.
+        InputError: An id, a message, a range or a log-probability is invalid, a range is that of another
+            image than the prompt shows, or `logprobs` does not have one value per completion id.
 
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
@@ -136,12 +161,6 @@ class Step:
                 f"logprobs has {len(logprobs)} values for {len(self.completion_ids)} completion_ids: "
                 "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
-        # Floats alone are the usual case. That none is NaN is seen in C, since any sum with one is NaN.
-        given = logprobs or ()
-        usual = set(map(type, given)) <= {float} and not isnan(sum(given))  # type: ignore[arg-type]  # floats alone
-        for position, value in enumerate(() if usual else given):
-            if not is_number(value):
-                raise InputError(f"logprobs[{position}] is {value!r:.60}: give a number or None")
 
     @prompt_ledger.validator
     def _count_ledger(self, _: Any, ledger: Ledger) -> None:

@@ -208,7 +208,7 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"routed_experts": {"data": "é", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [9]}}, "uint8 of shape .9,. needs 9"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [2], "start": "1"}}, "start at '1'"),
-        ({"step": {**DATA, "logprobs": [1]}}, "StoredCall.step: logprobs has 1 values for 2"),
+        ({"step": {**DATA, "logprobs": [-1]}}, "StoredCall.step: logprobs has 1 values for 2"),
         ({"more": 1}, r"StoredCall: the keys \['more'\] are unknown"),
     ],
 )

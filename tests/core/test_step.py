@@ -38,6 +38,12 @@ def test_a_step_is_shown_in_short() -> None:
     assert example.step(logprobs=[-1.0, None, 0]).logprobs == (-1.0, None, 0)
 
 
+def test_a_log_probability_that_was_rounded_up_is_zero() -> None:
+    """Engines round: a certain id may come with slightly more than 0."""
+    assert example.step(logprobs=[1e-7, -0.5, 1e-3]).logprobs == (0.0, -0.5, 0.0)
+    assert example.step(logprobs=[None, 1e-7, float("-inf")]).logprobs == (None, 0.0, float("-inf"))
+
+
 def made(**wrong: Any) -> Step:
     right: dict[str, Any] = {
         "prompt": [example.user()],
@@ -55,6 +61,10 @@ def made(**wrong: Any) -> Step:
         ({"logprobs": ["a", "b"]}, r"logprobs\[0\] is 'a'"),
         ({"logprobs": [True, 0.0]}, r"logprobs\[0\] is True"),
         ({"logprobs": [0.0, float("nan")]}, r"logprobs\[1\] is nan: give a number or None"),
+        ({"logprobs": [-0.5, 7.5]}, r"logprobs\[1\] is 7.5, above 0: give the natural logarithms"),
+        ({"logprobs": [None, 0.0011]}, r"logprobs\[1\] is 0.0011, above 0"),
+        ({"logprobs": [1, 0.0]}, r"logprobs\[0\] is 1, above 0"),
+        ({"logprobs": [0.0, float("inf")]}, r"logprobs\[1\] is inf, above 0"),
         ({"logprobs": 5}, "logprobs must be a list"),
         ({"prompt_ids": [1, -2]}, r"prompt_ids\[1\] is -2"),
         ({"prompt_ids": [1, 2**32]}, r"prompt_ids\[1\] is 4294967296"),

@@ -16,6 +16,14 @@ STREAMS = partial(REPLIES, suites=("tests/io/dialects/test_streams.py",))
 
 FAULTS = (
     REPLIES(
+        "a log-probability that was rounded up has no notice",
+        "engines/protocol.py",
+        """            object.__setattr__(self, "notices", (*self.notices, ROUNDED))
+""",
+        "",
+        suites=("tests/io/engines/vllm/test_replies.py",),
+    ),
+    REPLIES(
         "ids of calls are longer than Mistral's templates take",
         "engines/replies/hermes.py",
         "[:9].decode()",

@@ -13,6 +13,12 @@ EARLIER = ("tests/adversary/test_earlier_calls.py",)
 
 FAULTS = (
     Fault(
+        "a log-probability may be above 0",
+        "step.py",
+        "if value is not None and value > LARGEST_LOGPROB:",
+        "if False:",
+    ),
+    Fault(
         "a truncated turn is taken to have sampled its close",
         "join.py",
         "close = rest_of_close(sampled.turn, proof.located.seam.tail, proof.cut, suffix)",

@@ -17,8 +17,12 @@ import attrs
 
 from tito_core import InputError, Message, TitoError, render_key
 from tito_core.samples import RoutedExperts, WeightVersion
+from tito_core.step import rounded
 
 from .constraint import Constraint
+
+ROUNDED = "logprobs-rounded"
+"""Notice: log-probabilities of the reply were above 0 by what rounding explains, and are 0 here."""
 
 
 @attrs.frozen(kw_only=True)
@@ -130,6 +134,12 @@ class ModelLimits:
         return min((size for size in (left, max_tokens) if size is not None), default=None)
 
 
+def _rounded(logprobs: tuple[float | None, ...] | None) -> tuple[float | None, ...] | None:
+    if not logprobs or (set(map(type, logprobs)) == {float} and max(logprobs) <= 0):  # type: ignore[operator,type-var]  # floats
+        return logprobs  # as nearly all are; seen in C, as they are many
+    return tuple(map(rounded, logprobs))
+
+
 @attrs.frozen(kw_only=True)
 class Delta:
     """A piece of a streamed turn.
@@ -145,7 +155,7 @@ class Delta:
     """
 
     ids: tuple[int, ...] = ()
-    logprobs: tuple[float | None, ...] | None = None
+    logprobs: tuple[float | None, ...] | None = attrs.field(default=None, converter=_rounded)
     text: str = ""
     index: int = 0
     thinking: bool = False
@@ -223,6 +233,13 @@ class Reply:
     request_id: str | None = attrs.field(default=None, eq=False)
     worker: str | None = attrs.field(default=None, eq=False)
     raw: Mapping[str, Any] = attrs.field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Store log-probabilities that rounding has put above 0 as 0, with a notice."""
+        logprobs = _rounded(self.logprobs)
+        if logprobs is not self.logprobs and logprobs != tuple(self.logprobs or ()):
+            object.__setattr__(self, "logprobs", logprobs)
+            object.__setattr__(self, "notices", (*self.notices, ROUNDED))
 
     @property
     def truncated(self) -> bool:

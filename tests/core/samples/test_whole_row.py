@@ -93,7 +93,7 @@ def test_a_fill_is_never_taken_for_a_log_probability(logprobs: Any) -> None:
             row_of(*row, fill=0.0)
 
 
-@pytest.mark.parametrize(("logprob", "fill"), [(10**400, 0.0), (-1.0, 10**400)])
+@pytest.mark.parametrize(("logprob", "fill"), [(-(10**400), 0.0), (-1.0, 10**400)])
 def test_a_number_that_is_too_large_is_an_input_error(logprob: float, fill: float) -> None:
     with pytest.raises(InputError, match=r"^fill or a log-probability is too large for a float"):
         row_of(step([1], [2], logprobs=[logprob]), fill=fill)

@@ -179,6 +179,15 @@ def test_a_wrong_call_is_a_problem_that_names_the_place(
         raise AssertionError(problem.reason)
 
 
+def test_a_log_probability_above_zero_is_a_problem_that_names_the_place(tmp_path: Path) -> None:
+    """A wrong sign poisons every ratio of a trainer."""
+    record = orjson.loads(own("c", TALK[:1]))
+    record["call"]["step"]["logprobs"][0] = 7.5
+    stored, (problem,) = read(put(tmp_path, dumped(record) + own("d", TALK)))
+    assert [one.name for one in stored] == ["d"]
+    assert (problem.line, "logprobs[0] is 7.5, above 0" in problem.reason) == (1, True)
+
+
 def test_a_reward_beside_a_call_is_not_lost_in_silence(tmp_path: Path) -> None:
     record = orjson.loads(own("c", TALK[:1])) | {"reward": 1.0}
     stored, (problem,) = read(put(tmp_path, dumped(record)))

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import attrs
 
 from tito_core.samples import WeightVersion
+from tito_core.step import LARGEST_LOGPROB
 from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, InvalidReplyError, ServerError, Usage
 from tito_io.families.stop_ids import LARGEST_ID
 from tito_io.fields import FieldReader
@@ -120,7 +121,7 @@ class Check(FieldReader):
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             self.fail(f"the log-probability at position {place} is not a number")
-        if value > 0:
+        if value > LARGEST_LOGPROB:
             self.fail(
                 f"the log-probability at position {place} is {value}, above 0: does the server report logits?"
             )
