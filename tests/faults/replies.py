@@ -16,6 +16,13 @@ STREAMS = partial(REPLIES, suites=("tests/io/dialects/test_streams.py",))
 
 FAULTS = (
     REPLIES(
+        "a list of models that fails stops the turn",
+        "engines/http_engine.py",
+        "return self._without_list(error)",
+        "raise error",
+        suites=("tests/io/engines/test_http_engine.py",),
+    ),
+    REPLIES(
         "a log-probability that was rounded up has no notice",
         "engines/protocol.py",
         """            object.__setattr__(self, "notices", (*self.notices, ROUNDED))

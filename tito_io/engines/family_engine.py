@@ -56,6 +56,7 @@ class FamilyEngine(HttpEngine):
     """
 
     title: ClassVar[str]
+    checks_name = True
 
     def __init__(
         self,

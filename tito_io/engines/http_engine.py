@@ -22,7 +22,9 @@ holds a complete small adapter.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Sequence
+from http import HTTPStatus
 from typing import ClassVar, TypedDict
 
 import attrs
@@ -31,14 +33,33 @@ import httpx2
 from tito_core import Ids, InputError
 
 from .media import PromptMedium, check_places, unsupported
-from .protocol import EngineAnswer, InvalidReplyError, ModelLimits, Rendering, Reply, Sampling, Watch
+from .protocol import (
+    EngineAnswer,
+    EngineError,
+    InvalidReplyError,
+    ModelLimits,
+    Rendering,
+    Reply,
+    RequestError,
+    Sampling,
+    ServerError,
+    Watch,
+)
 from .refused import check_served
 from .replies.invariants import Check
 from .turn_request import TurnRequest
 from .wire import Closing, Wire
 
+LOG = logging.getLogger("tito.engines")
 MODELS = "/v1/models"
 """OpenAI's route that lists the models of a server."""
+LIST_FAILURES = (InvalidReplyError, RequestError, ServerError)
+"""Failures of a list of models with which turns may still be sampled."""
+
+
+def log_list_failure(error: EngineError) -> None:
+    """Log that a list of models fails."""
+    LOG.warning("the list of models fails, so that the context length is unknown: %.300s", error)
 
 
 class Connection(TypedDict, total=False):
@@ -81,6 +102,12 @@ class ServedModel:
             parent if isinstance(parent, str) else None,
             owner if isinstance(owner, str) else None,
         )
+
+
+UNNAMED = "default"
+"""The model's name in requests to a server that needs none and lists none."""
+ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""Statuses of a server that has no such route, and will have none later."""
 
 
 def shortest_context(models: Sequence[ServedModel]) -> int | None:
@@ -141,12 +168,15 @@ class HttpEngine(Closing):
         vocab_size: How many ids there are; None where it is unknown.
         length_key: The key of a listed model under which the server states the context length.
         needs_max_tokens: Whether a request must state `max_tokens`, so that it or the context is needed.
+        checks_name: Whether the list must show that `model` is the one that samples: requests need not name
+            it.
     """
 
     name: str
     keeps_ids: bool = False
     length_key: ClassVar[str] = "max_model_len"
     needs_max_tokens: ClassVar[bool] = True
+    checks_name: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -162,6 +192,8 @@ class HttpEngine(Closing):
         self.vocab_size = vocab_size
         self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._served: ServedModel | None = None
+        self._unlisted = False
+        """Whether the list of models has failed, which is logged once."""
         self._echoing: set[Hashable] = set()
         """The routes that have repeated a prompt correctly, so that they need not repeat the next one."""
 
@@ -174,15 +206,35 @@ class HttpEngine(Closing):
     async def served(self) -> ServedModel:
         """Return the model in use; the server is asked once.
 
+        If its list of models fails, the context length is unknown, and a list that may come later is asked
+        for again. The failure is raised where only the list says which model samples.
+
         Raises:
             InputError: No `model` was passed and the server does not have exactly one.
             UnsupportedError: The server is Ollama or LM Studio, which keep no ids.
         """
-        if self._served is None:
+        if self._served is not None:
+            return self._served
+        try:
             models = await self.models()
-            await check_served(self._wire, (one.owner for one in models))
-            self._served = self._select(models)
+        except LIST_FAILURES as error:
+            return self._without_list(error)
+        await check_served(self._wire, (one.owner for one in models))
+        self._served = self._select(models)
         return self._served
+
+    def _without_list(self, error: EngineError) -> ServedModel:
+        """Return the model that requests mean without a list; raises `error` where only the list says it."""
+        name = (None if self.model else UNNAMED) if self.checks_name else self.model
+        if name is None:
+            raise error
+        if not self._unlisted:
+            log_list_failure(error)
+            self._unlisted = True
+        model = ServedModel(name)
+        if error.answer is not None and error.answer.status in ABSENT:
+            self._served = model
+        return model
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts; the server is asked once."""

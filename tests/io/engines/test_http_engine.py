@@ -13,12 +13,15 @@ import pytest
 
 from tito_core import Ids, InputError, Message
 from tito_io.engines.dynamo import Dynamo
+from tito_io.engines.family_engine import FamilyEngine
 from tito_io.engines.http_engine import HttpEngine, ServedModel, TurnAfterIds
 from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
+    EngineError,
     InvalidReplyError,
+    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -133,13 +136,14 @@ class Server:
     echo: tuple[int, ...] | None = None
     finish_reason: str | None = "stop"
     cards: tuple[Mapping[str, Any], ...] = ({"id": "m", "max_model_len": 8},)
+    models: httpx2.Response | None = None
     requests: list[tuple[str, Any]] = attrs.field(factory=list)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         body: Any = orjson.loads(request.content) if request.content else None
         self.requests.append((request.url.path, body))
         if request.url.path == "/v1/models":
-            return httpx2.Response(200, json={"data": list(self.cards)})
+            return self.models or httpx2.Response(200, json={"data": list(self.cards)})
         if request.url.path == "/tokenize":
             return httpx2.Response(200, json={"tokens": [4, 5, 6]})
         if request.method == "GET":
@@ -274,6 +278,44 @@ async def test_which_model_must_be_named_unless_there_is_one(names: tuple[str, .
             await engine.served()
     async with engine_of(Server(cards=cards), model="b") as engine:
         assert await engine.served() == ServedModel("b", 4 if names else None)
+
+
+@pytest.mark.parametrize(
+    "failing", [httpx2.Response(500), httpx2.Response(429), httpx2.Response(200, json={"data": [{}]})]
+)
+async def test_a_turn_does_not_need_the_list_of_models(
+    failing: httpx2.Response, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is logged once, and the list is used as soon as it works."""
+    server = Server(models=failing)
+    async with engine_of(server, model="m") as engine:
+        for _ in range(2):
+            assert (await engine.from_ids([1], Sampling(max_tokens=3))).completion_ids == (7, 8)
+        assert [one.getMessage()[:30] for one in caplog.records] == ["the list of models fails, so t"]
+        server.models = None
+        assert await engine.limits() == ModelLimits(max_model_len=8)
+
+
+@pytest.mark.parametrize(
+    ("named", "checked", "sent"),
+    [(None, False, None), ("m", False, "m"), (None, True, "default"), ("m", True, None)],
+)
+async def test_only_a_model_that_is_certain_goes_without_a_list(
+    named: str | None, checked: bool, sent: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where requests do not name the model, a name may be that of an adapter, which only the list shows."""
+    monkeypatch.setattr(Small, "checks_name", checked)
+    async with engine_of(Server(models=httpx2.Response(500)), model=named) as engine:
+        if sent is None:
+            with pytest.raises(EngineError, match="/v1/models"):
+                await engine.served()
+        else:
+            assert await engine.served() == ServedModel(sent)
+
+
+def test_engines_whose_requests_do_not_name_the_model_check_the_name() -> None:
+    assert all(kind.checks_name for kind in (FamilyEngine, SGLang))
+    assert not any(kind.checks_name for kind in (VLLM, Dynamo))
 
 
 @pytest.mark.parametrize("adapter", [Small, VLLM, SGLang, Dynamo])

@@ -14,11 +14,11 @@ import httpx2
 
 from tito_core import Message, Messages
 from tito_core.match import NOTHING, PromptMatcher
+from tito_io.engines.http_engine import LIST_FAILURES, log_list_failure
 from tito_io.engines.protocol import (
     ModelLimits,
     Rendering,
     Reply,
-    RequestError,
     Sampling,
     UnsupportedError,
     Watch,
@@ -176,7 +176,8 @@ def _after(body: Mapping[str, Any], reply: Reply) -> Messages:
 async def _limits(session: MilesSession) -> ModelLimits:
     try:
         answer = await session.ask("GET", "/v1/models")
-    except RequestError:
+    except LIST_FAILURES as error:
+        log_list_failure(error)
         return ModelLimits()
     cards = answer.get("data")
     card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], Mapping) else {}

@@ -135,6 +135,7 @@ class SGLang(HttpEngine):
     renders_as: str = "sglang"
     seeds_by_position: bool = True
     answers_stray_placeholders: bool = False
+    checks_name = True
 
     def __init__(
         self,

@@ -217,20 +217,10 @@ class VLLM(HttpEngine):
         return await parser.reparsed(reply, stopping, rendering=rendering)
 
     async def served(self) -> ServedModel:
-        """Return the model in use; the server is asked once, unless its name and context were passed.
-
-        A name that was passed is also enough for a server without a list of models, such as a proxy; its
-        context is then unknown.
-        """
+        """Return the model in use; the server is asked once, unless its name and context were passed."""
         if self._served is None and self.model is not None and self.max_model_len is not None:
             self._served = ServedModel(self.model, self.max_model_len)
-        try:
-            return await super().served()
-        except RequestError as error:
-            if self.model is None or not absent(error):
-                raise
-            self._served = ServedModel(self.model)
-            return self._served
+        return await super().served()
 
     async def version(self) -> str:
         """Return the server's version, such as `0.32.0`."""

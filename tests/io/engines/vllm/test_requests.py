@@ -344,7 +344,6 @@ async def test_a_server_without_a_list_of_models_is_given_the_model_s_name() -> 
         await engine.from_ids(PROMPT, Sampling())
     with pytest.raises(RequestError, match="/v1/models answered 404"):
         await mocked(absent)[0].from_ids(PROMPT, Sampling(max_tokens=9))
-    for status, kind in ((401, AuthenticationError), (429, RequestError)):
-        refusal = {"/v1/models": httpx2.Response(status, json={"error": "no"})}
-        with pytest.raises(kind, match=f"/v1/models answered {status}"):
-            await mocked(refusal, model="m")[0].from_ids(PROMPT, Sampling(max_tokens=9))
+    refusal = {"/v1/models": httpx2.Response(401, json={"error": "no"})}
+    with pytest.raises(AuthenticationError, match="/v1/models answered 401"):
+        await mocked(refusal, model="m")[0].from_ids(PROMPT, Sampling(max_tokens=9))
