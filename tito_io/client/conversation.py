@@ -41,6 +41,7 @@ from tito_io.engines.protocol import (
     Sampling,
     UnsupportedError,
     Watch,
+    check_watch,
 )
 from tito_io.engines.scores import LogprobsFrom, ScoredTurns, as_logprobs_from
 from tito_io.engines.speculation import noted
@@ -194,6 +195,7 @@ class Conversation:
         self, prompt: Sequence[Message], sampling: Sampling, watch: Watch | None
     ) -> ClientTurn:
         """Sample what follows a prompt."""
+        check_watch(watch)
         if not isinstance(prompt, Messages):
             prompt = copied(prompt, "prompt")  # the caller may go on writing in it while the engine samples
         earlier = self.trajectory[-1] if self.trajectory else None

@@ -44,6 +44,7 @@ from .protocol import (
     Sampling,
     ServerError,
     Watch,
+    check_watch,
 )
 from .refused import check_served
 from .replies.invariants import Check
@@ -288,6 +289,7 @@ class HttpEngine(Closing):
         self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None, watch: Watch | None
     ) -> TurnAfterIds:
         """Return a turn after ids that fit the model."""
+        check_watch(watch)
         sent, limits = await self._sendable(ids), await self.limits()
         model, room = await self.served(), limits.room(len(sent), sampling.max_tokens)
         if room is None and self.needs_max_tokens:
@@ -341,6 +343,7 @@ class HttpEngine(Closing):
         A route that has repeated one prompt correctly is trusted with the next: the ids are most of a long
         request's answer. A reply that does not hold together ends that trust.
         """
+        check_watch(watch)
         try:
             reply = await request.reply(watch)
         except InvalidReplyError:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
+from functools import cached_property
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 import attrs
@@ -165,11 +167,22 @@ Watch = Callable[[Delta], Awaitable[None]]
 """Stream callback: awaited with every delta as it arrives."""
 
 
+def check_watch(watch: object) -> None:
+    """Raise `InputError` for a `watch` that cannot be awaited; call it before anything is sent."""
+    call = getattr(type(watch), "__call__", None)  # noqa: B004  # of an object, it may be a coroutine function
+    if watch is not None and not (iscoroutinefunction(watch) or iscoroutinefunction(call)):
+        raise ArgumentError(
+            f"watch is {watch!r:.80}: pass a coroutine function (`async def`); nothing was sent",
+            parameter="watch",
+        )
+
+
 def watch_with(watch: Watch | None, **fields: Any) -> Watch | None:
     """Return a callback that passes deltas on to `watch`, with these `fields` in place of theirs.
 
     None where `watch` is None.
     """
+    check_watch(watch)
     if watch is None:
         return None
     watching = watch

@@ -625,6 +625,14 @@ async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
     assert list(turn.step.prompt) == [{"role": "user", "content": "hi"}]
 
 
+async def test_a_callback_that_cannot_be_awaited_is_found_before_anything_is_sent() -> None:
+    engine, mock = mocked({CHAT: chat_answer(content="hello")})
+    for on_abort in ("raise", "resume"):
+        with pytest.raises(InputError, match=r"watch is .*: pass a coroutine function"):
+            await TokenClient(engine, on_abort=on_abort).turn([], HELLO, watch=print)  # type: ignore[arg-type]
+    assert mock.bodies(CHAT) == []
+
+
 # Constrained turns.
 
 

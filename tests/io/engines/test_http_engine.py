@@ -32,6 +32,7 @@ from tito_io.engines.replies.chunks import choice_text, chunk_logprobs
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.served_tokenizer import ServedTokenizer
 from tito_io.engines.sglang import SGLang
+from tito_io.engines.turn_groups import TurnGroups
 from tito_io.engines.turn_request import (
     ReplyPart,
     TurnRequest,
@@ -222,6 +223,28 @@ async def test_a_small_adapter_streams() -> None:
         ]
     assert [(delta.ids, delta.text) for delta in deltas] == [((7,), "a"), ((8,), "b")]
     assert (whole.completion_ids, whole.logprobs) == (streamed.completion_ids, streamed.logprobs)
+
+
+class Callback:
+    """An object that can be awaited with a delta."""
+
+    async def __call__(self, delta: Delta) -> None: ...
+
+
+@pytest.mark.parametrize("wrong", [print, lambda _: None, 5, Callback])
+async def test_a_callback_that_cannot_be_awaited_is_found_before_anything_is_sent(wrong: Any) -> None:
+    """Else the turn would be sampled, and lost at its first delta."""
+    server = Server()
+    async with engine_of(server) as engine:
+        for sampler in (engine, TurnGroups(engine)):
+            for n in (1, 2):
+                sampling = Sampling(max_tokens=2, n=n)
+                with pytest.raises(InputError, match=r"watch is .*: pass a coroutine function"):
+                    await sampler.from_ids([1], sampling, watch=wrong)
+                with pytest.raises(InputError, match=r"watch is .*: pass a coroutine function"):
+                    await sampler.from_messages(HELLO, Rendering(), sampling, watch=wrong)
+        assert [path for path, _ in server.requests if path.endswith("completions")] == []
+        assert (await engine.from_ids([1], Sampling(max_tokens=2), watch=Callback())).completion_ids == (7, 8)
 
 
 async def test_a_stream_that_was_aborted_keeps_its_ids() -> None:

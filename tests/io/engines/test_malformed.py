@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -15,6 +15,7 @@ from tests.io.engines.dynamo.dynamo_server import Turn
 from tests.io.engines.llamacpp.recorded import Replayed
 from tests.io.engines.sglang import sglang_server
 from tests.io.engines.vllm import vllm_server
+from tito_core import InputError
 from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.http_engine import HttpEngine
 from tito_io.engines.protocol import Delta, EngineError, Sampling
@@ -131,6 +132,25 @@ def llamacpp_cases() -> Iterator[tuple[str, Case]]:
 
 
 CASES = dict([*vllm_cases(), *sglang_cases(), *dynamo_cases(), *llamacpp_cases()])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_a_callback_that_cannot_be_awaited_is_found_before_anything_is_sent(case: Case) -> None:
+    asked: list[str] = []
+    engine = case.engine(case.response(case.events))
+    engine._wire.client.event_hooks = {"request": [_noting(asked)]}
+    async with engine:
+        with pytest.raises(InputError, match="nothing was sent"):
+            await engine.from_ids(PROMPT, Sampling(max_tokens=9), watch=print)  # type: ignore[arg-type]
+    assert asked == []
+
+
+def _noting(paths: list[str]) -> Callable[[httpx2.Request], Awaitable[None]]:
+    async def note(request: httpx2.Request) -> None:
+        paths.append(request.url.path)
+
+    return note
 
 
 async def _watch(_: Delta) -> None:

@@ -41,6 +41,7 @@ from tito_io.engines.protocol import (
     ServerError,
     UnsupportedError,
     Watch,
+    check_watch,
 )
 from tito_io.engines.replies.output_parser import (
     Harmony,
@@ -141,6 +142,7 @@ class InProcessEngine:
 
         In all three cases nothing was sampled.
         """
+        check_watch(watch)
         parser = await self.output_parser()
         sampling = await self._bound(ids, sampling, rendering, parser)
         turn = await self._checked_turn(ids, sampling, parser, stream=watch is not None)

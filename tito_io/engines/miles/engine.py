@@ -22,6 +22,7 @@ from tito_io.engines.protocol import (
     Sampling,
     UnsupportedError,
     Watch,
+    check_watch,
     watch_whole,
 )
 from tito_io.engines.wire import Closing
@@ -109,6 +110,7 @@ class Miles(Closing):
 
         `watch` is called once, with the whole turn: the server streams nothing earlier.
         """
+        check_watch(watch)
         body = requests.sampled(self.model, messages, rendering, sampling)
         key = rendering.key
         conversation = self._continued(messages, key)

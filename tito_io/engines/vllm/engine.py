@@ -43,6 +43,7 @@ from tito_io.engines.protocol import (
     Sampling,
     UnsupportedError,
     Watch,
+    check_watch,
     watch_whole,
     watch_with,
 )
@@ -498,6 +499,7 @@ class VLLM(HttpEngine):
         self, route: str, body: Mapping[str, Any], question: Question, watch: Watch | None
     ) -> Reply:
         """Return the reply to a request; with `watch`, streamed where the version loses no id by that."""
+        check_watch(watch)
         path, shape = ENDPOINTS[route]
         request = VllmRequest(
             wire=self._wire,
