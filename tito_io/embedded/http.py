@@ -186,12 +186,14 @@ def _decoded(raw: bytes) -> Any:
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(raw)
     try:
-        return json.loads(raw)  # allows what orjson does not, such as NaN; its errors have the place
+        body = json.loads(raw)  # allows what orjson does not, such as NaN; its errors have the place
+        json.dumps(body, ensure_ascii=False).encode()  # half of a surrogate pair has no ids, and no answer
     except json.JSONDecodeError as error:
         place = f"body.{error.pos}"
         raise invalid("json_invalid", place, "JSON decode error", {}, {"error": error.msg}) from error
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise HTTPException(400, "There was an error parsing the body") from error
+    return body
 
 
 class JSON(Response):

@@ -16,6 +16,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from tito_io.engines.replies.hermes import writable
+
 from .vocabulary import (
     END_OF_TEXT,
     END_OF_TURN,
@@ -32,10 +34,10 @@ CALL_BODY = re.compile(f"{TOOL_CALL}(.*?){END_TOOL_CALL}|{TOOL_CALL}(.*)", re.DO
 
 @frozen
 class ParsedCall:
-    """One tool call: the function's name, and its arguments as JSON text."""
+    """One tool call: the function's name, and its arguments as JSON text. Both are `writable`."""
 
-    name: str
-    arguments: str
+    name: str = field(converter=writable)
+    arguments: str = field(converter=writable)
 
 
 @frozen

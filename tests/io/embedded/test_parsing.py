@@ -137,6 +137,13 @@ def test_a_stream_shows_a_broken_call_that_the_finished_text_does_not() -> None:
     assert parse(text, thinking=True, tools=True).calls == ()
 
 
+def test_half_a_character_in_a_call_can_be_written() -> None:
+    """UTF-8 has no bytes for it, and the answer would be an error of the server."""
+    text = '</think><tool_call>{"name": "f\\ud83d", "arguments": {"a": "\\ud83d"}}</tool_call>'
+    (call,) = parse(text, thinking=True, tools=True).calls
+    assert call == ParsedCall("f\ufffd", '{"a": "\ufffd"}')
+
+
 def test_a_stream_keeps_the_arguments_as_they_were_sampled() -> None:
     assert streamed("</think>" + GOOD, [])[2] == {0: ["f", '{"a":1,"b":"\\u00e9"}']}
 

@@ -32,6 +32,9 @@ def any_of(tags: Iterable[str]) -> re.Pattern[str]:
 
 ANY_TAG = any_of(TAGS)
 
+HALVES = re.compile("[\ud800-\udfff]")
+"""Halves of surrogate pairs: sampled JSON may spell one, and UTF-8 has no bytes for it."""
+
 REAL = True
 DECODER = json.JSONDecoder()
 SEPARATORS = re.compile(r"[\s,:]*")
@@ -133,9 +136,26 @@ def _pattern(spelled: Sequence[int]) -> Iterator[bool]:
         yield from [False] * count
 
 
+def writable(text: str) -> str:
+    r"""Return a text that can be written as UTF-8: each half of a surrogate pair becomes U+FFFD.
+
+    >>> writable("a\ud83d") == "a\ufffd"
+    True
+    """
+    return HALVES.sub("\ufffd", text)
+
+
+def _writable_calls(calls: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((writable(name), writable(arguments)) for name, arguments in calls)
+
+
+def _writable_ids(ids: Iterable[str | None]) -> tuple[str | None, ...]:
+    return tuple(one if one is None else writable(one) for one in ids)
+
+
 @attrs.frozen
 class ParsedMessage:
-    """The parts of a completion.
+    """The parts of a completion. Every text is `writable`.
 
     Attributes:
         reasoning: The reasoning; None without any.
@@ -145,10 +165,10 @@ class ParsedMessage:
         notices: What of the text was not read as it may have been meant.
     """
 
-    reasoning: str | None
-    content: str
-    calls: tuple[tuple[str, str], ...] = ()
-    ids: tuple[str | None, ...] = attrs.field(default=(), repr=False)
+    reasoning: str | None = attrs.field(converter=attrs.converters.optional(writable))
+    content: str = attrs.field(converter=writable)
+    calls: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_writable_calls)
+    ids: tuple[str | None, ...] = attrs.field(default=(), repr=False, converter=_writable_ids)
     notices: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def message(self, key: str) -> dict[str, Any]:

@@ -33,6 +33,13 @@ def taken(text: str, **options: Any) -> ParsedMessage:
     return parse(text, Tags().marks(text), **options)
 
 
+def test_every_text_can_be_written() -> None:
+    half, whole = "a\ud83d", "a\ufffd"
+    found = ParsedMessage(half, half, ((half, half),), (half,))
+    assert found == ParsedMessage(whole, whole, ((whole, whole),), (whole,))
+    json.dumps(found.message("call"), ensure_ascii=False).encode()
+
+
 @pytest.mark.parametrize(
     ("text", "reasoning", "content", "calls"),
     [
