@@ -48,7 +48,8 @@ def is_public(ip: IpAddress) -> bool:
         if ip not in UNICAST and ip not in NAT64:
             return False
         inner += [one for one in (ip.sixtofour, *(ip.teredo or ())) if one is not None]
-        inner += [ipaddress.IPv4Address(ip.packed[-4:])] if ip in NAT64 else []
+        embedded = ip in NAT64 or ip.packed[8:12] in ISATAP
+        inner += [ipaddress.IPv4Address(ip.packed[-4:])] if embedded else []
     special = any(one in network for one in inner for network in SPECIAL)
     return not special and all(one.is_global and not one.is_multicast for one in inner)
 
@@ -60,9 +61,13 @@ UNICAST = ipaddress.ip_network("2000::/3")
 """
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for an IPv4 address, their last four bytes (RFC 6052)."""
-SPECIAL = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")))
-"""IPv4 addresses that `is_global` may call public: IANA's for protocols, those of relays, and Azure's for its
-machines."""
+ISATAP = (bytes.fromhex("00005efe"), bytes.fromhex("02005efe"))
+"""The bytes before an IPv4 address at the end of an IPv6 one, of a tunnel inside of a site (RFC 5214)."""
+SPECIAL = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20"))
+)
+"""Addresses that `is_global` may call public: IANA's for protocols, those of relays, Azure's for its
+machines, and those of documents (RFC 9637)."""
 
 
 class FetchError(Exception):

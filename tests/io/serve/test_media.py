@@ -634,6 +634,7 @@ async def test_addresses_inside_of_a_network_are_not_fetched(engine: Seeing, fol
     [
         *("::127.0.0.1", "::ffff:0:10.0.0.1", "fec0::1", "64:ff9b:1::7f00:1", "64:ff9b::7f00:1"),
         *("2002:7f00:1::1", "2001:0:7f00:1::1", "192.0.0.192", "192.88.99.1", "168.63.129.16"),
+        *("2606:4700::5efe:7f00:1", "2606:4700::200:5efe:10.0.0.1", "3fff::1", "3fff:fff::1"),
     ],
 )
 async def test_an_address_that_stands_for_another_or_serves_machines_is_not_public(ip: str) -> None:
@@ -641,6 +642,7 @@ async def test_an_address_that_stands_for_another_or_serves_machines_is_not_publ
     assert not is_public(ipaddress.ip_address(ip))
     assert is_public(ipaddress.ip_address("2606:4700::1111"))
     assert is_public(ipaddress.ip_address("64:ff9b::1.1.1.1"))
+    assert is_public(ipaddress.ip_address("2606:4700::5efe:1.1.1.1"))
 
 
 INSIDE, OUTSIDE = "10.1.2.3", "1.1.1.1"
