@@ -134,8 +134,11 @@ class RedisStore:
                 socket_timeout=ANSWER_SECONDS,
                 socket_connect_timeout=ANSWER_SECONDS,
             )
-        except ValueError as error:
-            raise InputError(f"--store: {error}; give redis://HOST:PORT/NUMBER") from error
+        except ValueError:  # its text may quote the password
+            raise InputError(
+                "--store: the Redis server's address cannot be read (in a password write %2F for /); give "
+                "redis://HOST:PORT/NUMBER"
+            ) from None
         return cls(client, lease_seconds=lease_seconds, life_seconds=life_seconds)
 
     async def check(self) -> None:

@@ -301,7 +301,8 @@ def open_store(address: str, *, idle_seconds: float, durable: bool) -> Store:
 
         return SqliteStore.open(rest, durable=durable)
     if kind not in ("redis", "rediss", "unix"):
-        raise InputError(f"--store is {address!r:.60}: give memory, sqlite:PATH or redis://HOST:PORT")
+        named = f" not {kind}" if kind.isalpha() else ""  # the rest may hold a password
+        raise InputError(f"--store: give memory, sqlite:PATH or redis://HOST:PORT,{named}")
     try:
         from .redis import RedisStore  # noqa: PLC0415  # an extra, which a single gateway does not need
     except ImportError:

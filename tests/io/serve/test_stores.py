@@ -451,6 +451,19 @@ async def test_an_address_is_one_of_three(address: str) -> None:
         open_store(address, idle_seconds=1, durable=False)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("Redis://:secret@127.0.0.1:6379", "redis+ssl://:secret@h", ":secret@h", "h:6379?password=secret"),
+        *("redis://:secret/x@127.0.0.1", "redis://h:1/0?password=secret&db=x"),
+    ],
+)
+async def test_an_address_that_is_wrong_is_said_without_its_password(address: str) -> None:
+    with pytest.raises(InputError, match=r"--store: .*redis://HOST:PORT") as wrong:
+        open_store(address, idle_seconds=1, durable=False)
+    assert "secret" not in str(wrong.value)
+
+
 async def test_nobody_answers_where_there_is_no_redis(unused: int) -> None:
     store = RedisStore.to(f"redis://127.0.0.1:{unused}/0")
     for asking in (store.create(A, b"head"), store.check(), store.head(A)):
