@@ -81,6 +81,7 @@ class RequestedSession:
             key, or if the gateway has no keys; then any session may be used whose id is known.
         agent: A digest of the session that the agent names itself; None where it names none.
         own_name: The id of the agent's session if another agent opened `name`; None without `agent`.
+        by_key: Whether an unknown key may be the id of the session: only one that exists admits the request.
     """
 
     name: str
@@ -88,6 +89,7 @@ class RequestedSession:
     owner: str | None = None
     agent: str | None = None
     own_name: str | None = None
+    by_key: bool = False
 
 
 @attrs.frozen
@@ -105,7 +107,7 @@ class ApiKeys:
     def admit(self, request: Request) -> None:
         """Accept a request with a key of this gateway; raises `RequestRefused`."""
         if self.keys and not self._known(api_key_of(request)):
-            raise _unknown_key()
+            raise unknown_key()
 
     def owner(self, request: Request, secret: bytes) -> str | None:
         """Return the owner of what a request opens; None for a gateway without keys."""
@@ -124,8 +126,8 @@ class ApiKeys:
         if named is not None:
             return self._by_id(request, named, secret)
         header = request.headers.get(HEADER) or None  # a shell's unset variable leaves an empty one
-        if header is None and key is not None and IDENTIFIER.fullmatch(key):
-            return RequestedSession(name=key)
+        if header is None and key is not None and IDENTIFIER.fullmatch(key) and not self._known(key):
+            return RequestedSession(name=key, by_key=bool(self.keys))
         self.admit(request)
         if header is not None:
             name = derived_id(secret, "header", key or "", header[:LONGEST])
@@ -176,9 +178,11 @@ def _unnamed() -> RequestRefused:
     )
 
 
-def _unknown_key() -> RequestRefused:
+def unknown_key() -> RequestRefused:
+    """Return the error for a request without a key of the gateway."""
     return RequestRefused(
         HTTPStatus.UNAUTHORIZED,
         "AuthenticationError",
-        f"this gateway does not know the API key; pass one of its keys. {WHERE_KEYS_STAND}",
+        "this gateway does not know the API key, and it is the id of no session; pass one of its keys. "
+        + WHERE_KEYS_STAND,
     )

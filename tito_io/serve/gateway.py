@@ -26,7 +26,7 @@ from tito_io.families.image_tokens import image_placeholder
 from tito_io.fields import json_kind
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
-from .auth import ApiKeys
+from .auth import ApiKeys, unknown_key
 from .backend import Backend
 from .body import SMALL, decoded, parsed
 from .client_noise import DEFAULT, NoiseFilter, NoiseRule
@@ -148,6 +148,8 @@ class Gateway:
         """
         asked = self.keys.session(request, await self.sessions.secret())
         name = await self.sessions.find(asked, self.clock() if opening else None)
+        if asked.by_key and not await self.sessions.exists(name):
+            raise unknown_key()  # before the name is logged
         request.scope[SESSION] = name
         return name
 

@@ -139,6 +139,28 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
     }
 
 
+@pytest.mark.parametrize("key", [new_id(), "unknown"])
+async def test_an_unknown_key_without_a_session_is_an_unknown_key(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Many keys of other services look like ids of sessions; no log has a part of one."""
+    caplog.set_level("INFO")
+    async with client(scripted_gateway(Scripted(), choices=KEYS)) as http:
+        answer = await http.post("/v1/chat/completions", json=CHAT, headers=bearer(key))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "AuthenticationError")
+    assert key not in answer.text
+    assert key[:8] not in caplog.text
+
+
+async def test_a_key_of_the_gateway_may_look_like_the_id_of_a_session() -> None:
+    key = new_id()
+    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(keys=(key,)))) as http:
+        answer = await http.post("/v1/chat/completions", json=CHAT, headers=bearer(key))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+        named = await http.post("/v1/chat/completions", json=CHAT, headers={**bearer(key), HEADER: "a"})
+        assert named.status_code == 200
+
+
 WAYS = pytest.mark.parametrize(
     "headers",
     [{HEADER: "rollout 7"}, {HEADER: "rollout 7", **bearer("any")}, bearer("a key"), {"x-api-key": "a key"}],
