@@ -503,10 +503,24 @@ def _keys(path: Path | None) -> tuple[str, ...]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"--keys {path}: is no UTF-8 text, at byte {error.start}") from None
-    keys = tuple(line.strip() for line in text.splitlines() if line.strip())
-    for place, line in enumerate(text.splitlines(), 1):
-        if not (line.isascii() and line.strip().isprintable()):
-            raise InputError(f"--keys {path}: line {place} has characters that no header carries; use ASCII")
+    keys = {place: line.strip() for place, line in enumerate(text.splitlines(), 1) if line.strip()}
+    for place, key in keys.items():
+        why = _key_fault(key)
+        if why is not None:
+            raise InputError(f"--keys {path}: line {place} {why}")
     if not keys:
         raise InputError(f"--keys {path}: there is no key in it; put one key on each line")
-    return keys
+    return tuple(keys.values())
+
+
+def _key_fault(key: str) -> str | None:
+    """Return why no client could send a key, or why it is hardly meant as one; None for a right one."""
+    from .auth import LONGEST  # noqa: PLC0415  # the server's libraries are an extra
+
+    if not (key.isascii() and key.isprintable()):
+        return "has characters that no header carries; use ASCII"
+    if key.startswith("#") or " " in key:
+        return "is no key: comments and spaces are not taken; put one key on each line"
+    if len(key) > LONGEST:
+        return f"has {len(key)} characters, and a key has at most {LONGEST}"
+    return None

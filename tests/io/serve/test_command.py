@@ -160,6 +160,21 @@ def test_a_key_that_no_header_can_carry_is_refused(tmp_path: Path) -> None:
     assert "line 3 has characters that no header carries" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("# of Alice", "line 2 is no key: comments and spaces are not taken"),
+        ("her-key  # of Alice", "line 2 is no key"),
+        ("k" * 257, "line 2 has 257 characters, and a key has at most 256"),
+    ],
+)
+def test_a_line_that_is_no_key_is_refused(tmp_path: Path, line: str, told: str) -> None:
+    """A key that is longer could never match, and a comment would be a key that many know."""
+    (tmp_path / "keys").write_text(f"{'k' * 256}\n{line}\n")
+    with pytest.raises(InputError, match=told):
+        command._keys(tmp_path / "keys")
+
+
 def test_a_file_of_keys_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "keys").write_bytes(b"key\n\x94")
     found = run("--keys", str(tmp_path / "keys"), "--store", "memory")
