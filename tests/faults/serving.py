@@ -252,6 +252,7 @@ FAULTS = (
         "if not addresses or not all(map(self.allowed, addresses)):",
         "if not addresses or not self.allowed(addresses[0]):",
         (f"{ROOM}/test_media.py", "-k", "inside_of"),
+    ),
     SERVING(
         "a large body is read where all requests are answered",
         "serve/gateway.py",

@@ -194,21 +194,26 @@ def akin_histories(role: str, history: Context, *, called: bool = False) -> tupl
     """Return short histories with these messages of the real one that end with a message of `role`.
 
     Templates look for switches in system and user texts, and for whether there is a user message at all. With
-    `called`, an earlier turn of each but the last called a tool.
+    `called`, an earlier turn called a tool in those that are tried first.
 
     >>> akin_histories("user", ({"role": "user", "content": "x"},))
     (({'role': 'user', 'content': 'x'},),)
     """
-    if called:
-        *opening, asked = history or (USER,)
-        loops = ((USER, *lookups("add", 3, as_object=one), ANSWER) for one in (False, True))
-        looped = ((*opening, *loop, asked) for loop in loops)
-        return tuple(one for past in (*looped, history) for one in akin_histories(role, past))
+    ways = [_ended(role, _after_calls(history, one), one) for one in (False, True)] if called else []
+    return (*ways, *(_ended(role, history, one) for one in (True, False)[: 1 + (role not in LAST)]))
+
+
+def _after_calls(history: Context, as_object: bool) -> Context:
+    """Return the history with an earlier turn that called a tool before its last message."""
+    return (*history[:-1], USER, *lookups("add", 3, as_object=as_object), ANSWER, *(history[-1:] or (USER,)))
+
+
+def _ended(role: str, history: Context, as_object: bool) -> Context:
+    """Return the history with a message of `role` at its end."""
     if role not in LAST:
-        lookup = (lookups("add", 3, role=role, as_object=one) for one in (True, False))
-        return tuple((*history, *one) for one in lookup)
+        return (*history, *lookups("add", 3, role=role, as_object=as_object))
     ends = history[-1:] and history[-1]["role"] == role
-    return (history if ends or role == "user" else (*history, LAST[role][-1]),)
+    return history if ends or role == "user" else (*history, LAST[role][-1])
 
 
 SWITCHED: tuple[Context, ...] = tuple(

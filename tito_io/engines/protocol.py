@@ -10,9 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, reduce
-from operator import or_
-from functools import cached_property
 from inspect import iscoroutinefunction
+from operator import or_
 from typing import Any, Protocol
 
 import attrs
