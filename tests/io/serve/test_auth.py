@@ -139,7 +139,7 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
     }
 
 
-@pytest.mark.parametrize("key", [new_id(), "unknown"])
+@pytest.mark.parametrize("key", ["d74bf6ad858b014d366b2725311d3182", "unknown"])
 async def test_an_unknown_key_without_a_session_is_an_unknown_key(
     key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
