@@ -36,8 +36,8 @@ from .turn_form import TurnForm
 Plain = dict[str, Any]
 SAMPLES = ((2, "Well", ("find",)), (3, "Take 12 of them", ("get_weather", "lookup")))
 """For each sample, how many neighbours stand for many, the text of the new messages, and the called tools."""
-OTHER_FORMS = [Style(other=False, looped=one, system=False, as_object=False) for one in (True, False)]
-"""Without a system text and with arguments as texts, with an earlier tool loop and without one."""
+OTHER_FORMS = [Style(other=False, looped=one, system=False, as_object=not one) for one in (True, False)]
+"""Without a system text, with an earlier tool loop whose arguments are texts, and without one."""
 OTHER_FORM = "earlier messages are written in another form"
 MANY_SHOWN = 3
 """Media in the first message of a history that shows many."""

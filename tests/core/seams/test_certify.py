@@ -201,7 +201,14 @@ def answered_without_system(past: Sequence[Message]) -> bool:
     return not opened and [message["role"] for message in past].count("assistant") > 1
 
 
-@pytest.mark.parametrize("reads", [looped_without_system, called_with_texts, answered_without_system])
+def answered_without_calls(past: Sequence[Message]) -> bool:
+    roles = [message["role"] for message in past]
+    return "tool" not in roles and roles.count("assistant") > 1
+
+
+@pytest.mark.parametrize(
+    "reads", [looped_without_system, called_with_texts, answered_without_system, answered_without_calls]
+)
 def test_a_case_is_asked_about_in_histories_of_other_forms(
     reads: Callable[[Sequence[Message]], bool],
 ) -> None:

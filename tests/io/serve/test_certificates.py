@@ -64,7 +64,7 @@ async def test_a_second_gateway_knows_what_the_first_has_learned(
         first = await renders(embedded_gateway(), monkeypatch, tools=[WEATHER])
         second = await renders(embedded_gateway(), monkeypatch, tools=[WEATHER])
         without = await renders(embedded_gateway(), monkeypatch)
-    assert max(first) > 30
+    assert max(first) > 15
     assert max(second[:2]) <= 3
     assert second[2] <= 7  # its turn says nothing, which no case has
     assert max(without) > 3  # a template may end turns in another way where there are tools
