@@ -66,6 +66,13 @@ def test_a_known_stop_that_stands_twice_in_the_close_was_sampled_as_often_as_the
     assert overlap([56, 7], [6, 7, 7, 1], 3) == 0
 
 
+def test_a_stop_that_follows_another_in_the_close_was_not_sampled_alone() -> None:
+    """No engine samples past a stop, so that the first one would have been sampled, too."""
+    assert overlap([5, 8], [7, 6, 8, 1], 3, [7, 8]) == 0
+    assert overlap([5, 7], [7, 6, 8, 1], 3, [7, 8]) == 1
+    assert overlap([5, 7, 6, 8], [7, 6, 8, 1], 3, [7, 8]) == 3
+
+
 def test_where_a_turn_went_on_after_a_stop_a_shorter_overlap_is_no_longer_one() -> None:
     """All of the close with a merged beginning, or the first half of it, as it stands there."""
     assert overlap([5, 7, 6, 7], [6, 7, 6, 7, 1], 4, [7]) == 0

@@ -72,4 +72,11 @@ FAULTS = (
         "begun = size",
         CLOSES,
     ),
+    Fault(
+        "a stop was sampled without the one before it",
+        "seams/close.py",
+        "if len(same) == 1 and set(stops).isdisjoint(close[: same[0] - 1]):",
+        "if len(same) == 1:",
+        JOINED,
+    ),
 )

@@ -402,9 +402,10 @@ def overlap(
     close = tuple(tail[: closed + (not set(stops).intersection(tail[:closed]))])
     end = tuple(turn[-closed - 1 :])
     same = [place + 1 for place, index in enumerate(close) if end and index == end[-1] and index in stops]
-    if len(same) == 1:  # no engine samples past a stop
-        return same[0] if set(stops).isdisjoint(close[: same[0] - 1]) else 0
-    by_stop = same[: end.count(end[-1]) if counted else 1][-1] if same else 0
+    if len(same) == 1 and set(stops).isdisjoint(close[: same[0] - 1]):
+        return same[0]
+    # Another stop before it would have ended the turn: only the ids themselves show that it was sampled, too.
+    by_stop = same[: end.count(end[-1]) if counted else 1][-1] if len(same) > 1 else 0
     least = 1 + min((place for place, index in enumerate(close) if index in stops), default=0)
     sizes = range(len(end), least - 1, -1)  # the largest: a suffix may overlap itself
     exact = next((count for count in sizes if end[-count:] == tuple(tail[:count])), 0)
