@@ -87,6 +87,15 @@ class BoundTemplate(TokenizeFn, Protocol):
         """Return what decides the ids beside arguments and time; None if that is not known."""
 
 
+def text_from(whole: str, since: str | None) -> str:
+    """Return a rendered text from `since` on; all of it where that is None, or occurs not exactly once.
+
+    >>> text_from("<a>hi<e>", "hi"), text_from("hi, hi", "hi")
+    ('hi<e>', 'hi, hi')
+    """
+    return whole[whole.index(since) :] if since is not None and whole.count(since) == 1 else whole
+
+
 F = TypeVar("F", bound=BoundTemplate)
 
 

@@ -23,7 +23,7 @@ from .images import CollapsedPrompt, ExpandedPrompt, ImageCall, P, WithImages, w
 from .preprocessing.engines import UNCHANGED
 from .preprocessing.message_rules import MessageRules
 from .preprocessing.preparation import Preparation
-from .rendering import Objects, RenderArgs, Rendering, RenderingFamily
+from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, text_from
 from .stop_ids import configured_stop_ids, eos_ids
 from .template_values import plain_messages
 from .template_words import words_in
@@ -77,11 +77,7 @@ class TokenizerBound:
         if not self.tokenizer.text_first:
             return Rendered(None, self(messages, add_generation_prompt=add_generation_prompt))
         whole = self.text(messages, add_generation_prompt=add_generation_prompt)
-        return Rendered(whole, self._since(whole, since) if ids else ())
-
-    def _since(self, whole: str, text: str | None) -> list[int]:
-        cut = whole.index(text) if text is not None and whole.count(text) == 1 else 0
-        return self.tokenizer.encode(whole[cut:])
+        return Rendered(whole, self.tokenizer.encode(text_from(whole, since)) if ids else ())
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False, **ending: Any) -> str:
         """Return the text of `messages`."""

@@ -11,6 +11,7 @@ import attrs
 from tito_core import InputError, Message, Rendered, TemplateRefused
 from tito_io.families.chunk_encoder import ChunkEncoder, EncodedText
 from tito_io.families.family import Bound
+from tito_io.families.rendering import text_from
 
 from .budget import Budget
 from .shared_renders import SharedRenders
@@ -50,8 +51,7 @@ class LintMeter:
     ) -> Rendered:
         """Return the text, and the ids from `since` on, as `Bound.rendered` does."""
         whole = self.text(messages, speaking=add_generation_prompt)
-        start = whole.index(since) if since is not None and whole.count(since) == 1 else 0
-        return Rendered(whole, self._ids(whole[start:]) if ids else ())
+        return Rendered(whole, self._ids(text_from(whole, since)) if ids else ())
 
     def text(self, messages: Sequence[Message], *, speaking: bool) -> str:
         """Return the rendered text; `speaking` adds the generation prompt."""
