@@ -161,17 +161,17 @@ def test_a_key_that_no_header_can_carry_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "why"),
     [
         ("# of Alice", "line 2 is no key: comments and spaces are not taken"),
         ("her-key  # of Alice", "line 2 is no key"),
         ("k" * 257, "line 2 has 257 characters, and a key has at most 256"),
     ],
 )
-def test_a_line_that_is_no_key_is_refused(tmp_path: Path, line: str, told: str) -> None:
+def test_a_line_that_is_no_key_is_refused(tmp_path: Path, line: str, why: str) -> None:
     """A key that is longer could never match, and a comment would be a key that many know."""
     (tmp_path / "keys").write_text(f"{'k' * 256}\n{line}\n")
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=why):
         command._keys(tmp_path / "keys")
 
 

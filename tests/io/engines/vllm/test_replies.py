@@ -160,10 +160,10 @@ async def test_an_answer_that_does_not_hold_together_is_refused_whole(way: Way, 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("value", "told"), [(2e-3, "above 0"), (3.5, "above 0"), ("-1", "not a number"), (True, "not a number")]
+    ("value", "why"), [(2e-3, "above 0"), (3.5, "above 0"), ("-1", "not a number"), (True, "not a number")]
 )
-async def test_a_log_probability_that_is_none_is_refused(way: Way, value: Any, told: str) -> None:
-    with pytest.raises(InvalidReplyError, match=f"position 1 is .*{told}"):
+async def test_a_log_probability_that_is_none_is_refused(way: Way, value: Any, why: str) -> None:
+    with pytest.raises(InvalidReplyError, match=f"position 1 is .*{why}"):
         await asked(answering(way, answer_of(way, logprobs=(-0.5, value))), way)
 
 
