@@ -93,11 +93,14 @@ def after(  # noqa: PLR0913  # as above
         joined += [join(step, tail, Policy(), stops, truncated=True, counted=counted) for tail in said]
     # A turn that ends inside of its close, as its words show: cut there, or with a stop that is not known.
     if truncated or not set(list(step.ids)[-1:]) & set(stops):
-        joined += [
+        inside = [
             join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
             for tail in found
             for size in shown(step, tail, tokenizer)
         ]
+        if inside and not truncated:  # of a turn that was cut the same ids may be text
+            joined = [one for one in joined if isinstance(one, Answer) and one.written]
+        joined += inside
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:
         one.new = messages[len(step.messages) :]
