@@ -88,15 +88,6 @@ class EngineName(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-TRUNCATED: Mapping[str, str] = {
-    "close": "the template's close, not trained on, then the new messages",
-    "refuse": "a prompt that goes by messages",
-}
-ODD_STOP: Mapping[str, str] = {
-    "keep": "the stop stays, and the bridge follows it",
-    "replace": "the template's own stop takes its place",
-    "refuse": "a prompt that goes by messages",
-}
 TIMEOUT = 600.0
 """Seconds. A turn that is not streamed sends no byte before it is whole, so that a long one takes minutes."""
 LONGEST_LINE = 1 << 28
@@ -237,20 +228,3 @@ def on_abort(*names: str) -> Callable[[F], F]:
         help="What happens to a turn that the engine aborts, such as for a weight update. "
         f"{choices({name: ON_ABORT[name] for name in names})}",
     )
-
-
-truncated = click.option(
-    "--truncated",
-    type=click.Choice(list(TRUNCATED)),
-    default="close",
-    show_default=True,
-    help=f"What follows a turn that ended without a stop token. {choices(TRUNCATED)}",
-)
-odd_stop = click.option(
-    "--odd-stop",
-    type=click.Choice(list(ODD_STOP)),
-    default="keep",
-    show_default=True,
-    help="What follows a turn that ended with another stop token than the template writes. "
-    f"{choices(ODD_STOP)}",
-)

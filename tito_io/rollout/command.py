@@ -13,11 +13,12 @@ import anyio
 import attrs
 import click
 
-from tito_core import InputError, OddStop, Policy, TitoError, TokenizeError, Truncated
+from tito_core import InputError, TitoError, TokenizeError
 from tito_io.cli import options
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text
 from tito_io.cli.main import output_may_close
 from tito_io.cli.options import FiniteRange, WholeRange
+from tito_io.cli.policy import odd_stop, policy_of, truncated
 from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import ClientTurn, Conversation
 from tito_io.client.driver import rendered_by
@@ -144,8 +145,8 @@ class RolloutOptions:
     help="Sampling temperature; 0 takes the likeliest id.",
 )
 @options.seed
-@options.truncated
-@options.odd_stop
+@truncated
+@odd_stop
 @options.on_abort("raise", "resume", "return")
 @options.check_every
 @click.option(
@@ -213,9 +214,7 @@ async def _rollout(given: RolloutOptions) -> int:
                 seed=given.seed,
                 conversation=new_request_id(),
             ),
-            policy=Policy(
-                truncated=Truncated[given.truncated.upper()], odd_stop=OddStop[given.odd_stop.upper()]
-            ),
+            policy=policy_of(truncated=given.truncated, odd_stop=given.odd_stop),
             tokenize_fn=rendered_by(family).of(engine)(Rendering(tools=script.tools)) if family else None,
             stop_ids=family.stop_ids if family else (),
             check_every=given.check_every,

@@ -12,10 +12,11 @@ import anyio
 import attrs
 import click
 
-from tito_core import InputError, OddStop, Policy, TitoError, Truncated
+from tito_core import InputError, TitoError
 from tito_core.normalization.receipts import CHOICES
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
+from tito_io.cli.policy import odd_stop, policy_of, truncated
 from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
 from tito_io.engines.registry import EngineOptions, make_engine
@@ -222,8 +223,8 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     help="What happens where users or tools spell a special token; needs --family, or the embedded engine. "
     f"{shared.choices(SPECIAL_TOKENS)} Default: text; where neither is given, the engine decides.",
 )
-@shared.truncated
-@shared.odd_stop
+@truncated
+@odd_stop
 @shared.on_abort("raise", "resume")
 @shared.check_every
 @_option(
@@ -432,9 +433,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         limits=options.limits,
         forgive=parse_rules(options.forgive),
         strip_system=options.strip_system,
-        policy=Policy(
-            truncated=Truncated[options.truncated.upper()], odd_stop=OddStop[options.odd_stop.upper()]
-        ),
+        policy=policy_of(truncated=options.truncated, odd_stop=options.odd_stop),
         guarded=options.special_tokens != "keep",
         on_abort=as_on_abort(options.on_abort),
         check_every=options.check_every,
