@@ -98,7 +98,7 @@ def after(  # noqa: PLR0913  # as above
             for tail in found
             for size in shown(step, tail, tokenizer)
         ]
-        if inside and not truncated:  # of a turn that was cut the same ids may be text
+        if inside and truncated is False:  # of a turn that may be cut the same ids may be text
             joined = [one for one in joined if isinstance(one, Answer) and one.written]
         joined += inside
     answers = [one for one in joined if isinstance(one, Answer)]

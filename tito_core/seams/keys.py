@@ -20,6 +20,12 @@ Plain = dict[str, Any]
 OPENING: tuple[Context, ...] = ((),)
 BEFORE = {"assistant": ((USER,),), **dict.fromkeys(("user", "system", "developer"), OPENING)}
 """What stands before a message of a role; any other role answers a tool call."""
+FRAMES: tuple[tuple[Callable[[Context, Plain], Context], ...], ...] = (
+    # Qwen3 looks for the last user's message: what stands before it is written otherwise.
+    (lambda before, message: (*before, message, *(before or (ANSWER,)), message),),
+    (lambda before, message: (*before, message), lambda before, message: (*before, message, USER)),
+)
+"""Where a message stands: before a question and as the last one, at once; else in two conversations."""
 MOST = 16
 """How many questions are asked: two for a kind of messages that the template takes.
 
@@ -63,21 +69,16 @@ def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
     """Return whether a render changes with these keys, or none can be had."""
     changed = {key: value for key, value in ours.items() if key not in keys}
     changed |= {key: theirs[key] for key in keys if key in theirs}
-    for before, write in product(_befores(ours), _writers(ours)):
-        # Qwen3 looks for the last user's message: what stands before it is written otherwise.
-        between = (write(ours), *(before or (ANSWER,)))  # it stands before a question and is the last message
-        one = yield from _rendered((*before, *between, write(ours)))
-        if one is not None:
-            between = (write(changed), *(before or (ANSWER,)))
-            return one != (yield from _rendered((*before, *between, write(changed))))
-        rendered = 0
-        for following in ((), (USER,)):  # as the last message, and before a question
-            one = yield from _rendered((*before, write(ours), *following))
-            two = yield from _rendered((*before, write(changed), *following))
+    ways = product(FRAMES, _befores(ours), _writers(ours))
+    for frames, before, write in ways:
+        taken = False
+        for frame in frames:
+            one = yield from _rendered(frame(before, write(ours)))
+            two = yield from _rendered(frame(before, write(changed)))
             if one != two:
                 return True
-            rendered += one is not None
-        if rendered:
+            taken |= one is not None
+        if taken:
             return False
     return True
 

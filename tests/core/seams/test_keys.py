@@ -140,6 +140,21 @@ def test_the_questions_are_few_however_many_messages_differ() -> None:
     assert len(asked) == MOST
 
 
+def test_a_client_that_adds_a_key_to_every_message_is_believed_where_calls_are_texts_alone() -> None:
+    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        calls = [call["function"]["arguments"] for one in messages for call in one.get("tool_calls") or ()]
+        if any(isinstance(arguments, dict) for arguments in calls):
+            raise TemplateRefused("arguments are texts")
+        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+
+    function = {"name": "find", "arguments": "{}"}
+    call = {**example.assistant(""), "tool_calls": [{"id": "call1", "function": function}]}
+    found = {"role": "tool", "tool_call_id": "call1", "content": "7"}
+    kinds = [example.user(), call, found, {**found, "content": ""}, example.assistant()]
+    pairs = [(message, {**message, "cached": True}) for message in kinds]
+    assert answer(read_key_questions(pairs), tokenize) is None
+
+
 def test_keys_of_the_identity_are_left_to_the_comparison() -> None:
     assert differing_keys({"role": "user", "content": "a"}, {"role": "user", "content": "b"}) == frozenset()
     assert differing_keys({"role": "user", "x": 1, "y": 2}, {"role": "user", "x": 1.0, "y": 2}) == {"x"}
