@@ -152,12 +152,13 @@ def written(
 
 
 def named_like_stop(step: Step, toy: Toy) -> bool:
-    """Return whether a tool's name or a call's id spells the close: a documented limit."""
+    """Return whether a tool's name or a call's id spells the close, or a stop: a documented limit."""
     called = [
         (call["function"].get("name"), call.get("id"))
         for call in unwrapped(step.messages[-1]).get("tool_calls") or ()
     ]
-    return bool(toy.close) and any(toy.close in str(one) for one in called)
+    ends = [end for end in (toy.close, *toy.stops) if end]
+    return any(end in str(one) for one in called for end in ends)
 
 
 @attrs.frozen
