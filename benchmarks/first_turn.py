@@ -29,7 +29,12 @@ from benchmarks.targets import Target
 from tito_core import Message
 from tito_io.client.driver import InThread, rendered_by
 from tito_io.client.token_client import TokenClient
-from tito_io.engines.protocol import Rendering, Reply, Sampling, Usage
+from tito_io.engines.protocol import (
+    Engine,
+    Reply,
+    SampleRequest,
+    Usage,
+)
 from tito_io.families.family import Family
 
 TOKENS = 100_000
@@ -64,19 +69,16 @@ class Source:
 
 
 @attrs.frozen
-class RenderingEngine:
+class RenderingEngine(Engine):
     """An engine that renders with a model folder and answers with one id."""
 
     family: Family
     name: str = "here"
     keeps_ids: bool = False
 
-    async def from_messages(
-        self, messages: Sequence[Message], rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
         """Render, and answer at once."""
-        del rendering, sampling, watch
-        ids = await InThread(self.family.tokenize_fn())(messages, add_generation_prompt=True)
+        ids = await InThread(self.family.tokenize_fn())(request.messages or (), add_generation_prompt=True)
         return Reply(
             prompt_ids=tuple(ids),
             completion_ids=(0,),
@@ -150,8 +152,7 @@ def measured(family: Family, programs: dict[str, Program], messages: int, source
 
 async def _turn(family: Family, prompt: list[Message]) -> float:
     """Return the seconds of a first turn."""
-    engine: Any = RenderingEngine(family)  # a first turn asks nothing else of an engine
-    client = TokenClient(engine, renderer=rendered_by(family))
+    client = TokenClient(RenderingEngine(family), renderer=rendered_by(family))
     begun = time.process_time()
     await client.turn([], prompt)
     return time.process_time() - begun

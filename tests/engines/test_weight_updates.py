@@ -19,7 +19,13 @@ from tito_core.samples import Forest, make_rows
 from tito_io.client.conversation import Conversation
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.aborted_turns import OnAbort
-from tito_io.engines.protocol import AbortedError, Delta, Reply, Sampling
+from tito_io.engines.protocol import (
+    AbortedError,
+    Delta,
+    Reply,
+    SampleRequest,
+    Sampling,
+)
 from tito_io.engines.scores import score
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
@@ -73,11 +79,8 @@ class Update(EngineWrapper):
         self.ids += delta.ids
         self.texts.append(delta.text)
 
-    async def from_messages(self, *prompt: Any, watch: Any = None) -> Reply:
-        return await super().from_messages(*prompt, watch=self._interrupting(watch))
-
-    async def from_ids(self, *prompt: Any, watch: Any = None) -> Reply:
-        return await super().from_ids(*prompt, watch=self._interrupting(watch))
+    async def sample(self, request: SampleRequest) -> Reply:
+        return await super().sample(attrs.evolve(request, watch=self._interrupting(request.watch)))
 
     def _interrupting(self, watch: Any) -> Any:
         if watch is None or not self.times:

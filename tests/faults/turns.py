@@ -35,7 +35,7 @@ FAULTS = (
     TURNS(
         "a turn after images need not keep to the constraint",
         "client/conversation.py",
-        "        reply = await self._checked_reply(reply, sampling)\n        if ignored",
+        "        reply = await self._checked_reply(reply, request.sampling)\n        if ignored",
         "        if ignored",
         suites=("tests/io/client/test_images.py",),
     ),

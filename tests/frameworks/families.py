@@ -16,7 +16,14 @@ import pytest
 from tests.model_folders import FAMILIES, NAMES
 from tito_core import Message, OddStop, Policy, Trajectory
 from tito_io.client import TokenClient
-from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
+from tito_io.engines.protocol import (
+    Delta,
+    Engine,
+    Rendering,
+    Reply,
+    SampleRequest,
+    Usage,
+)
 from tito_io.families import Family
 from tito_io.integrations.model_calls import ModelCalls
 
@@ -39,7 +46,7 @@ TURNS: tuple[tuple[dict[str, Any], tuple[tuple[str, dict[str, Any]], ...]], ...]
 
 
 @attrs.define
-class FamilyEngine:
+class FamilyEngine(Engine):
     """Renders with a model folder; its turns have three ids that no template writes, and a stop."""
 
     family: Family
@@ -56,34 +63,17 @@ class FamilyEngine:
         tokenize = self.family.tokenize_fn(tools=list(rendering.tools) or None, **rendering.template_args)
         return tokenize([_parsed(one) for one in messages], add_generation_prompt=add_generation_prompt)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample the next turn after messages."""
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample the next turn."""
-        assert rendering is not None, sampling
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample the next turn; messages are rendered first."""
+        rendering, ids = request.rendered_with, request.ids
+        if ids is None:
+            ids = await self.render(request.messages or (), rendering, add_generation_prompt=True)
         self.tools = rendering.tools
         self.prompts.append(list(ids))
         message = self.turns.pop(0)
         completion = (40 + len(self.prompts), 41, 42, self._stop(calls=bool(message.get("tool_calls"))))
-        if watch is not None:
-            await watch(Delta(ids=completion))
+        if request.watch is not None:
+            await request.watch(Delta(ids=completion))
         return Reply(
             prompt_ids=tuple(ids),
             completion_ids=completion,
@@ -94,13 +84,6 @@ class FamilyEngine:
             usage=Usage(prompt_tokens=len(ids), completion_tokens=len(completion)),
             raw={},
         )
-
-    async def limits(self) -> ModelLimits:
-        """Return no limits."""
-        return ModelLimits()
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
     def _stop(self, *, calls: bool) -> int:
         stops = {self.family.tokenizer.id_to_token(one): one for one in self.family.stop_ids}

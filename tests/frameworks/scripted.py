@@ -17,7 +17,6 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from tito_core import Message
 from tito_io.client import Route
 from tito_io.embedded import TIDY, Sampler, family, vocabulary
 from tito_io.embedded.app import _bad_request, _routes
@@ -26,7 +25,14 @@ from tito_io.embedded.generation import drifted
 from tito_io.embedded.http import BadRequest
 from tito_io.embedded.rng import Rng
 from tito_io.embedded.vocabulary import END_OF_TURN
-from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, Watch
+from tito_io.engines.protocol import (
+    Delta,
+    Rendering,
+    Reply,
+    SampleRequest,
+    Sampling,
+    Watch,
+)
 from tito_io.engines.vllm import VLLM
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.integrations.model_calls import ModelCalls
@@ -89,43 +95,25 @@ class Watched(EngineWrapper):
         assert None not in names
         return [attrs.evolve(sampling, conversation=None) for *_, sampling in self.asked]
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        await self._ask("messages", [dict(one) for one in messages], rendering, sampling)
-        self.replies.append(await super().from_messages(messages, rendering, sampling, watch=watch))
+    async def sample(self, request: SampleRequest) -> Reply:
+        prompt = request.ids if request.messages is None else map(dict, request.messages)
+        how = "ids" if request.messages is None else "messages"
+        self.asked.append((how, list(prompt or ()), request.rendering, request.sampling))
+        if self.error is not None:
+            raise self.error
+        if self.hangs:
+            await self._wait()
+        watched = attrs.evolve(request, watch=self._stalling(request.watch))
+        self.replies.append(await super().sample(watched if self.stalls and how == "ids" else request))
         return self.replies[-1]
 
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        await self._ask("ids", list(ids), rendering, sampling)
-
+    def _stalling(self, watch: Watch | None) -> Watch:
         async def stall(delta: Delta) -> None:
             assert watch is not None
             await watch(delta)
             await self._wait()
 
-        watched = stall if self.stalls else watch
-        self.replies.append(await super().from_ids(ids, sampling, rendering, watch=watched))
-        return self.replies[-1]
-
-    async def _ask(self, how: str, prompt: Any, rendering: Rendering | None, sampling: Sampling) -> None:
-        self.asked.append((how, prompt, rendering, sampling))
-        if self.error is not None:
-            raise self.error
-        if self.hangs:
-            await self._wait()
+        return stall
 
     async def _wait(self) -> None:
         self.waiting.set()

@@ -38,10 +38,10 @@ from tito_io.engines.protocol import (
     InvalidReplyError,
     Rendering,
     Reply,
+    SampleRequest,
     Sampling,
     UnsupportedError,
     Watch,
-    check_watch,
 )
 from tito_io.engines.scores import LogprobsFrom, ScoredTurns, as_logprobs_from
 from tito_io.engines.speculation import noted
@@ -195,23 +195,23 @@ class Conversation:
         self, prompt: Sequence[Message], sampling: Sampling, watch: Watch | None
     ) -> ClientTurn:
         """Sample what follows a prompt."""
-        check_watch(watch)
         if not isinstance(prompt, Messages):
             prompt = copied(prompt, "prompt")  # the caller may go on writing in it while the engine samples
+        request = SampleRequest(messages=prompt, rendering=self.rendering, sampling=sampling, watch=watch)
         earlier = self.trajectory[-1] if self.trajectory else None
         stitched = await self._stitch(prompt) if earlier is not None and not self.engine.keeps_ids else None
         refusal = stitched if isinstance(stitched, Refusal) else None
         if self._shows_images(prompt):
-            found = await self._turn_with_images(Messages.of(prompt), stitched, sampling, watch)
+            found = await self._turn_with_images(Messages.of(prompt), stitched, request)
             if isinstance(found, ClientTurn):
                 return found
             check_answers(self.engine, found)
             refusal = refusal or found
         elif isinstance(stitched, Stitched):
-            reply = await self._sampler.from_ids(stitched.ids, sampling, self.rendering, watch=watch)
+            reply = await self._sampler.sample(request.after(stitched.ids))
             reply = await self._checked_reply(reply, sampling)
             return ClientTurn(Route.TITO, stitched.then(**_completion(reply)), reply, stitched, None)
-        reply = await self._sampler.from_messages(prompt, self.rendering, sampling, watch=watch)
+        reply = await self._sampler.sample(request)
         reply = await self._checked_reply(reply, sampling)
         step = self._first_step(prompt, reply)
         # An engine that keeps ids may still lose them: only the comparison says that it continued the step.
@@ -235,11 +235,7 @@ class Conversation:
         return prompt.multimodal if isinstance(prompt, Messages) else is_multimodal(prompt)
 
     async def _turn_with_images(
-        self,
-        prompt: Messages,
-        stitched: Stitched | Refusal | None,
-        sampling: Sampling,
-        watch: Watch | None,
+        self, prompt: Messages, stitched: Stitched | Refusal | None, request: SampleRequest
     ) -> ClientTurn | Refusal:
         """Sample a turn with images by ids; return why not, if nothing was sampled.
 
@@ -255,13 +251,11 @@ class Conversation:
             return found
         self.known_media.learn(new)
         beside = self.known_media.beside(found, prompt)
-        sampled = await sampled_with_media(
-            self._sampler, found, beside, sampling, self.rendering, watch=watch
-        )
+        sampled = await sampled_with_media(self._sampler, found, beside, request)
         if isinstance(sampled, Refusal):
             return sampled
         seen, reply = sampled
-        reply = await self._checked_reply(reply, sampling)
+        reply = await self._checked_reply(reply, request.sampling)
         if ignored:
             reply = attrs.evolve(reply, notices=(*reply.notices, DETAIL_IGNORED))
         if isinstance(seen, Stitched):

@@ -15,15 +15,15 @@ from tito_core.media.wider_ranges import ranges_seen, widened
 from tito_core.message import is_multimodal, media_in
 from tito_core.normalization.media import DATA, Medium, medium_of
 from tito_core.refusal import Reason
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium, sample_with_media
+from tito_io.engines.media import MediaUnsupportedError, unsupported
 from tito_io.engines.protocol import (
     Engine,
     EngineAnswer,
     InvalidReplyError,
+    PromptMedium,
     Rendering,
     Reply,
-    Sampling,
-    Watch,
+    SampleRequest,
 )
 
 P = TypeVar("P", bound=NextPrompt)
@@ -206,10 +206,7 @@ async def sampled_with_media(
     engine: Engine,
     prompt: P,
     beside: tuple[list[int], list[PromptMedium]],
-    sampling: Sampling,
-    rendering: Rendering,
-    *,
-    watch: Watch | None = None,
+    request: SampleRequest,
 ) -> tuple[P, Reply] | Refusal:
     """Sample a turn after a prompt with images; return the prompt as the engine saw it, and the reply.
 
@@ -218,8 +215,11 @@ async def sampled_with_media(
     Raises:
         InvalidReplyError: The engine saw another prompt; `partial` holds its reply.
     """
+    if not engine.takes_media:
+        return Refusal(Reason.MULTIMODAL, f"{unsupported(engine.name, 'takes no media beside ids')!s:.200}")
     try:
-        reply = await sample_with_media(engine, *beside, sampling, rendering, watch=watch)
+        ids, media = beside
+        reply = await engine.sample(attrs.evolve(request.after(ids), media=media))
     except MediaUnsupportedError as error:
         return Refusal(Reason.MULTIMODAL, f"{error!s:.200}")
     try:

@@ -56,7 +56,7 @@ def check_policy(_: object, __: object, value: Any) -> None:
 
 def check_engine(_: object, __: object, value: Any) -> None:
     """Raise `InputError` for an address, a class, None, or an object of vLLM's in the place of an engine."""
-    if isinstance(value, type) or not hasattr(value, "from_messages"):
+    if isinstance(value, type) or not hasattr(value, "sample"):
         text = f"engine is {value!r:.60}: give an engine, such as VLLM('http://127.0.0.1:8000')"
         raise InputError(f"{text}, or an adapter of `tito_io.engines.in_process` around an object")
 

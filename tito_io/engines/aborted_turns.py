@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any
 from uuid import uuid4
 
 import anyio
 import attrs
 
-from tito_core import InputError, Message
+from tito_core import InputError
 from tito_core.message import is_multimodal
 
-from .media import PromptMedium
 from .protocol import (
     AbortedError,
     Delta,
@@ -32,6 +30,7 @@ from .protocol import (
     OverlongError,
     Rendering,
     Reply,
+    SampleRequest,
     Sampling,
     ServerError,
     Watch,
@@ -39,9 +38,6 @@ from .protocol import (
 from .replies.output_parser import OutputParser, with_messages
 from .turn_parts import joined, joined_ids, output_parser, spelled
 from .wrapper import EngineWrapper
-
-Send = Callable[[Watch | None], Awaitable[Reply]]
-"""Sends a request for a turn, streamed where there is a callback."""
 
 MINIMA = ("min_tokens", "min_new_tokens")
 """Engines' names for the least number of ids, of which a part has sampled some."""
@@ -159,69 +155,21 @@ class AbortedTurns(EngineWrapper):
     on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
     patience: Callable[[], Patience] = Patience
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages; if it is aborted, later parts go by ids."""
-
-        async def send(watching: Watch | None) -> Reply:
-            return await self.engine.from_messages(messages, rendering, sampling, watch=watching)
-
-        turn = AbortedTurn(self.engine, sampling, rendering, messages=messages)
-        return await self._sampled(send, turn, watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids."""
-
-        async def send(watching: Watch | None) -> Reply:
-            return await self.engine.from_ids(ids, sampling, rendering, watch=watching)
-
-        return await self._sampled(send, AbortedTurn(self.engine, sampling, rendering), watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids and media; later parts have the same media."""
-        plain = super().from_ids_with_media
-
-        async def send(watching: Watch | None) -> Reply:
-            return await plain(ids, media, sampling, rendering, watch=watching)
-
-        turn = AbortedTurn(self.engine, sampling, rendering, sent=ids, media=media)
-        return await self._sampled(send, turn, watch)
-
-    async def _sampled(self, send: Send, aborted: AbortedTurn, watch: Watch | None) -> Reply:
-        """Return the reply, whatever the engine aborted of it."""
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn, whatever the engine aborts of it; later parts go by ids, with the same media."""
+        watch, aborted = request.watch, AbortedTurn(self.engine, request)
         if self.on_abort is OnAbort.RAISE:
-            reply = await send(watch)
+            reply = await self.engine.sample(request)
             if any(one.finish_reason == "abort" for one in (reply, *reply.siblings)):
                 raise _given_up(self.name, reply)
             return reply
         waiting = None if watch is None else WaitingText(watch, aborted.sampling.stop)
         returns = self.on_abort is OnAbort.RETURN
         if returns:
-            found = await _found(self.name, send, None if waiting is None else waiting.watch)
+            found = await _found(self.engine, aborted.streamed(waiting))
         else:
             aborted.patience = self.patience()
-            found = await aborted.begun(send, waiting)
+            found = await aborted.begun(waiting)
         over = [returns or turn.finish_reason != "abort" for turn in (found, *found.siblings)]
         if waiting is not None:
             await waiting.end([place for place, one in enumerate(over) if one])
@@ -236,23 +184,29 @@ class AbortedTurn:
 
     Attributes:
         engine: Where it is sampled.
-        sampling: How it was requested.
-        rendering: What its prompt was rendered with.
-        sent: The ids that were sent beside media; None where the prompt's own ids are sent.
-        media: The media of the prompt.
-        messages: The prompt, where it was sent as messages.
+        request: How it was requested.
         patience: How long to wait for a paused engine.
     """
 
     engine: Engine
-    sampling: Sampling
-    rendering: Rendering | None
-    sent: Sequence[int] | None = None
-    media: Sequence[PromptMedium] = ()
-    messages: Sequence[Message] = ()
+    request: SampleRequest
     patience: Patience = attrs.field(factory=Patience)
 
-    async def begun(self, send: Send, waiting: WaitingText | None) -> Reply:
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling parameters of the whole turn."""
+        return self.request.sampling
+
+    @property
+    def rendering(self) -> Rendering | None:
+        """What its prompt was rendered with."""
+        return self.request.rendering
+
+    def streamed(self, waiting: WaitingText | None) -> SampleRequest:
+        """Return the request with its text held back where a part may end."""
+        return attrs.evolve(self.request, watch=None if waiting is None else waiting.watch)
+
+    async def begun(self, waiting: WaitingText | None) -> Reply:
         """Return the first reply with an id, whole or aborted; an abort before it is requested again.
 
         Where text came and its ids did not, they are lost: the error is raised, since the text was passed on.
@@ -260,7 +214,7 @@ class AbortedTurn:
         retried = 0
         while True:
             try:
-                reply = await _found(self.engine.name, send, None if waiting is None else waiting.watch)
+                reply = await _found(self.engine, self.streamed(waiting))
             except AbortedError as error:
                 if waiting is not None and waiting.began:
                     raise
@@ -350,23 +304,22 @@ class AbortedTurn:
             f"{', '.join(counted)} depends on all sampled ids, and would begin anew after them": counted,
             "the ids of its prompt did not come": not reply.prompt_ids,
             "its media went by messages, and later parts would go by ids without them": is_multimodal(
-                self.messages
+                self.request.messages or ()
             ),
             f"of {sampling.n} turns only {turns} began": turns != sampling.n,
         }
         return next((why for why, holds in reasons.items() if holds), None)
 
-    async def send(
+    def part(
         self, prompt: Sequence[int], sampled: Sequence[int], sampling: Sampling, watch: Watch | None
-    ) -> Reply:
-        """Sample a part after the prompt's ids and those that were sampled."""
-        if not self.media:
-            return await self.engine.from_ids([*prompt, *sampled], sampling, self.rendering, watch=watch)
-        engine: Any = self.engine
-        reply: Reply = await engine.from_ids_with_media(
-            [*(self.sent or ()), *sampled], self.media, sampling, self.rendering, watch=watch
-        )
-        return reply
+    ) -> SampleRequest:
+        """Return the request for a part after the prompt's ids and those that were sampled.
+
+        Beside media the ids that were sent stand in place of those that the engine made of them.
+        """
+        before = self.request.ids if self.request.media else prompt
+        later = self.request.after([*(before or ()), *sampled])
+        return attrs.evolve(later, sampling=sampling, watch=watch)
 
 
 @attrs.define
@@ -441,14 +394,10 @@ class PartialTurn:
 
     async def _part(self, sampling: Sampling) -> Reply:
         """Return the next part with an id; an abort before it, or a paused server, is waited for."""
-        prompt, name = self._parts[0].prompt_ids, self.aborted.engine.name
-
-        async def send(watch: Watch | None) -> Reply:
-            return await self.aborted.send(prompt, self._ids, sampling, watch)
-
+        request = self.aborted.part(self._parts[0].prompt_ids, self._ids, sampling, self.watch)
         while True:
             try:
-                part = await _found(name, send, self.watch)
+                part = await _found(self.aborted.engine, request)
             except (AbortedError, ServerError) as error:
                 # vLLM from 0.33 on answers so while it is paused: it takes no turns, and nothing was sampled.
                 paused = error.answer is not None and error.answer.status == HTTPStatus.SERVICE_UNAVAILABLE
@@ -558,16 +507,16 @@ def later_seed(seed: int, sampled: int) -> int:
     return int.from_bytes(data, "little") % SEEDS
 
 
-async def _found(name: str, send: Send, watch: Watch | None) -> Reply:
+async def _found(engine: Engine, request: SampleRequest) -> Reply:
     """Return a reply, or what was sampled of it; raises `AbortedError` where nothing was."""
     try:
-        reply = await send(watch)
+        reply = await engine.sample(request)
     except AbortedError as error:
         if error.partial is None or not _sampled_any(error.partial):
             raise
         return error.partial
     if not _sampled_any(reply):
-        raise _given_up(name, reply)
+        raise _given_up(engine.name, reply)
     return reply
 
 

@@ -18,7 +18,7 @@ from tito_io.families.family import Family
 from .family_render import check_family, family_as, family_ids
 from .http_engine import Connection, HttpEngine, ServedModel, sole_model
 from .media import unsupported
-from .protocol import Rendering, Reply, Sampling, Watch
+from .protocol import Rendering, Reply, SampleRequest
 from .replies.output_parser import (
     LocalTokenizer,
     OutputFormat,
@@ -86,23 +86,16 @@ class FamilyEngine(HttpEngine):
             self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
         )
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages; they are rendered in this process, and go by ids.
 
-        Raises:
-            MediaUnsupportedError: The messages hold media; nothing was sent.
+        Raises `MediaUnsupportedError` for media; nothing was sent.
         """
+        messages = request.messages or ()
         if is_multimodal(messages):
             raise unsupported(self.title, "takes no media from this adapter, by ids or by messages")
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
+        ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
+        return await self.sample(request.after(ids))
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
         """Return the model in use; a name that is not listed is rejected."""

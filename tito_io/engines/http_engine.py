@@ -10,7 +10,7 @@ An adapter is a package `tito_io/engines/NAME/` that imports no other adapter:
 - `calls.py` has a subclass of `TurnRequest` (`turn_request.py`): `read`, and for streams `partial`; also
   `open_stream` where ids do not stand in `token_ids` of each choice.
 - `engine.py` has a subclass of `HttpEngine`. It sets `name` and writes `render`
-  (`served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`), `from_messages` and
+  (`served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`), `_sample_messages` and
   `_sample`, which send a `TurnRequest` with `_send`. It may override `_select`, `_sendable`,
   `_vocabulary_size`, `limits`, `length_key` and `needs_max_tokens`; for images, `_check_media` and
   `_sample_with_media`.
@@ -32,19 +32,21 @@ import httpx2
 
 from tito_core import Ids, InputError
 
-from .media import PromptMedium, check_places, unsupported
+from .media import check_places, unsupported
 from .protocol import (
+    Engine,
     EngineAnswer,
     EngineError,
     InvalidReplyError,
     ModelLimits,
+    PromptMedium,
     Rendering,
     Reply,
     RequestError,
+    SampleRequest,
     Sampling,
     ServerError,
     Watch,
-    check_watch,
 )
 from .refused import check_served
 from .replies.invariants import Check
@@ -150,7 +152,7 @@ class TurnAfterIds:
     watch: Watch | None
 
 
-class HttpEngine(Closing):
+class HttpEngine(Closing, Engine):
     """What the adapters of HTTP engines share; nothing is sent before a method is called.
 
     Args:
@@ -165,6 +167,7 @@ class HttpEngine(Closing):
     Attributes:
         name: The engine's name.
         keeps_ids: False: prompts go by ids.
+        takes_media: True: `_check_media` says which.
         model: The model's name as it was passed.
         vocab_size: How many ids there are; None where it is unknown.
         length_key: The key of a listed model under which the server states the context length.
@@ -175,6 +178,7 @@ class HttpEngine(Closing):
 
     name: str
     keeps_ids: bool = False
+    takes_media: bool = True
     length_key: ClassVar[str] = "max_model_len"
     needs_max_tokens: ClassVar[bool] = True
     checks_name: ClassVar[bool] = False
@@ -242,68 +246,47 @@ class HttpEngine(Closing):
         length = (await self.served()).max_model_len
         return ModelLimits(max_model_len=length, vocab_size=await self._vocabulary_size())
 
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after exactly these ids (TITO).
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn.
 
-        The answer must repeat the ids; once a route has done so, the engine's count of them is enough.
+        The answer must repeat the ids, as the engine expanded them where there are media; once a route has
+        repeated some without media, the engine's count of them is enough.
 
         Raises:
             InputError: An id is outside the vocabulary, or nothing says how many ids to sample.
             OverlongError: The ids leave no room in the model's context.
-            UnsupportedError: The server takes no ids by this route.
+            UnsupportedError: The server takes no ids, or none of these media, by this route.
 
         In all three cases nothing was sampled.
         """
-        return await self._sample(await self._checked_turn(ids, sampling, rendering, watch))
+        if request.ids is None:
+            return await self._sample_messages(request)
+        if not request.media:
+            return await self._sample(await self._checked_turn(request, request.ids))
+        check_places(Ids.of(request.ids), request.media)
+        await self._check_media(request.media)
+        return await self._sample_with_media(await self._checked_turn(request, request.ids), request.media)
 
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids in which one placeholder stands for each of `media`.
-
-        The answer must repeat the ids as the engine expanded them. The other arguments and errors are those
-        of `from_ids`.
-
-        Raises:
-            MediaUnsupportedError: The engine, or its route, takes none of these beside ids; nothing was
-                sampled.
-        """
-        check_places(Ids.of(ids), media)
-        await self._check_media(media)
-        return await self._sample_with_media(await self._checked_turn(ids, sampling, rendering, watch), media)
-
-    async def _checked_turn(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None, watch: Watch | None
-    ) -> TurnAfterIds:
+    async def _checked_turn(self, request: SampleRequest, ids: Sequence[int]) -> TurnAfterIds:
         """Return a turn after ids that fit the model."""
-        check_watch(watch)
         sent, limits = await self._sendable(ids), await self.limits()
-        model, room = await self.served(), limits.room(len(sent), sampling.max_tokens)
+        model, room = await self.served(), limits.room(len(sent), request.sampling.max_tokens)
         if room is None and self.needs_max_tokens:
             raise InputError(
                 f"Sampling.max_tokens is None, and the server does not state the context length of "
                 f"{model.name}: pass a number"
             )
-        return TurnAfterIds(model, sent, sampling, rendering, room, watch)
+        return TurnAfterIds(model, sent, request.sampling, request.rendering, room, request.watch)
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does so too."""
         await self._wire.aclose()
 
     # What a subclass writes, or may change.
+
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
+        """Send messages by the engine's route; return the reply."""
+        raise NotImplementedError
 
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Send checked ids by the engine's route; return the reply."""
@@ -343,7 +326,6 @@ class HttpEngine(Closing):
         A route that has repeated one prompt correctly is trusted with the next: the ids are most of a long
         request's answer. A reply that does not hold together ends that trust.
         """
-        check_watch(watch)
         try:
             reply = await request.reply(watch)
         except InvalidReplyError:

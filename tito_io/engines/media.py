@@ -7,17 +7,17 @@ order. It answers the ids that it made of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
 from tito_core import Ids, InputError, Message, Reason, Refusal
 from tito_core.media.expansion import expand, pieces_in
-from tito_core.media.ranges import Media, MediaRange, Placeholders
+from tito_core.media.ranges import Media, Placeholders
 from tito_core.media.wider_ranges import ranges_seen
 from tito_core.message import is_media
 
-from .protocol import Engine, InvalidReplyError, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .protocol import Engine, InvalidReplyError, PromptMedium, Rendering, Reply, UnsupportedError
 from .replies.invariants import Check
 
 
@@ -25,44 +25,11 @@ class MediaUnsupportedError(UnsupportedError):
     """This engine, or its route, takes no such media beside ids. Nothing was sampled: send messages."""
 
 
-@attrs.frozen(kw_only=True)
-class PromptMedium:
-    """A medium of a prompt.
-
-    Attributes:
-        place: Where its placeholder stands in the ids that are sent, and its identity. Servers believe that
-            equal identities mean equal bytes.
-        url: A data URL with its bytes; None where the caller does not have them.
-    """
-
-    place: MediaRange
-    url: str | None = attrs.field(default=None, repr=False)
-
-
 BLANK = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAQ0lEQVR42u3OMQ0AAAgDsN3zLwpZHKgg"
     "aVIBTTsvRFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRU9CzYb4eX2yWhuAAAAABJRU5ErkJggg=="
 )
 """An image of one colour, which stands for any where only the placeholder counts."""
-
-
-class MediaEngine(Protocol):
-    """An engine that may take media beside ids."""
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids in which a placeholder stands for each of `media`.
-
-        `Reply.prompt_ids` are the ids that the engine made of them. Other arguments and errors are those of
-        `Engine.from_ids`. Raises `MediaUnsupportedError`, and has sampled nothing, if it takes none of these.
-        """
 
 
 class PlaceholderEngine(Protocol):
@@ -117,23 +84,6 @@ def with_blanks(messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-async def sample_with_media(
-    engine: Engine,
-    ids: Sequence[int],
-    media: Sequence[PromptMedium],
-    sampling: Sampling,
-    rendering: Rendering | None = None,
-    *,
-    watch: Watch | None = None,
-) -> Reply:
-    """Sample a turn with any engine; raises `MediaUnsupportedError` if it takes no media beside ids."""
-    sample: Any = getattr(engine, "from_ids_with_media", None)
-    if sample is None:
-        raise unsupported(engine.name, "takes no media beside ids")
-    reply: Reply = await sample(ids, media, sampling, rendering, watch=watch)
-    return reply
-
-
 def unsupported(name: str, problem: str) -> MediaUnsupportedError:
     """Return the error of an engine called `name`."""
     return MediaUnsupportedError(f"{name} {problem}. Nothing was sampled", parameter="media")
@@ -145,8 +95,6 @@ def check_places(ids: Ids, media: Sequence[PromptMedium]) -> None:
     Engines put the media where they find placeholders, whichever those are: one that was sampled, or that a
     text spells, would get an image, and the answer would look as if nothing were wrong.
     """
-    if not media:
-        raise InputError("media is empty: call from_ids for a prompt without media")
     ranges = Media.of([one.place for one in media])
     for number, one in enumerate(ranges):
         if tuple(ids[one.offset : one.stop]) != one.collapsed:

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from inspect import iscoroutinefunction
 from operator import or_
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from tito_core import InputError, Message, TitoError, render_key
+from tito_core.media.ranges import MediaRange
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_core.step import rounded
 
@@ -264,25 +265,97 @@ class Reply:
         return reduce(or_, (Counter(one.notices) for one in (self, *self.siblings)))
 
 
-class Engine(Protocol):
+@attrs.frozen(kw_only=True)
+class PromptMedium:
+    """A medium of a prompt.
+
+    Attributes:
+        place: Where its placeholder stands in the ids that are sent, and its identity. Servers believe that
+            equal identities mean equal bytes.
+        url: A data URL with its bytes; None where the caller does not have them.
+    """
+
+    place: MediaRange
+    url: str | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class SampleRequest:
+    """A turn to sample: after messages that the engine renders (MITO), or after exactly these ids (TITO).
+
+    Attributes:
+        messages: The prompt as messages; None where it is ids.
+        ids: The prompt as ids; None where it is messages.
+        media: The media whose placeholders stand in `ids`, in their order.
+        rendering: What messages are rendered with, or the ids were, where the caller knows it. It changes no
+            id, only how the message is parsed: without tools, no text is read as a tool call.
+        sampling: The sampling parameters.
+        watch: With it the turn is streamed: it is awaited with each delta, and the reply equals the one that
+            would have come in one piece.
+
+    Raises:
+        InputError: There are both messages and ids, or neither, or `watch` cannot be awaited.
+
+    >>> request = SampleRequest(messages=[{"role": "user", "content": "hi"}], rendering=Rendering())
+    >>> request.after([5, 6]).ids, request.after([5, 6]).messages
+    ([5, 6], None)
+    """
+
+    messages: Sequence[Message] | None = None
+    ids: Sequence[int] | None = None
+    media: Sequence[PromptMedium] = ()
+    rendering: Rendering | None = None
+    sampling: Sampling = attrs.field(factory=Sampling)
+    watch: Watch | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check what no type says."""
+        check_watch(self.watch)
+        if (self.messages is None) == (self.ids is None):
+            raise InputError("a prompt is messages or ids: give one of them")
+
+    @property
+    def rendered_with(self) -> Rendering:
+        """What messages are rendered with: nothing beside them unless it was given."""
+        return self.rendering or Rendering()
+
+    def after(self, ids: Sequence[int]) -> SampleRequest:
+        """Return the request with these ids in place of its prompt."""
+        return attrs.evolve(self, messages=None, ids=ids)
+
+
+class Engine:
     """An inference engine that takes and returns ids; `tito_io.engines.media` says how images go beside them.
 
-    With `watch` a turn is streamed: `watch` is awaited with each delta, and the reply equals the one that
-    would have come in one piece. Cancelling a call, by its cancel scope, aborts it at the engine. An error
-    after the first id holds what was received in `EngineError.partial`.
+    A class of your own inherits from this one and writes `render` and `sample`, at least. Cancelling a call,
+    by its cancel scope, aborts it at the engine. An error after the first id holds what was received in
+    `EngineError.partial`.
 
     Attributes:
         name: The engine's name, for messages and records.
         keeps_ids: Whether the engine stores every conversation's ids itself and takes messages only.
+        takes_media: Whether it may take media beside ids.
     """
 
     name: str
     keeps_ids: bool
+    takes_media: bool = False
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> Sequence[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
+        raise NotImplementedError
+
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn.
+
+        Raises `OverlongError`, without sending them, where ids are known to leave no room in the context
+        (`ModelLimits.room`); no caller checks the length again. Raises `MediaUnsupportedError`, and has
+        sampled nothing, where it takes none of the media. `Reply.prompt_ids` are the ids that the engine made
+        of ids and media.
+        """
+        raise NotImplementedError
 
     async def from_messages(
         self,
@@ -292,7 +365,9 @@ class Engine(Protocol):
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after messages that the engine renders itself (MITO)."""
+        """Sample a turn after messages, as `sample` does; the arguments are those of `SampleRequest`."""
+        request = SampleRequest(messages=messages, rendering=rendering, sampling=sampling, watch=watch)
+        return await self.sample(request)
 
     async def from_ids(
         self,
@@ -302,20 +377,31 @@ class Engine(Protocol):
         *,
         watch: Watch | None = None,
     ) -> Reply:
-        """Sample a turn after exactly these ids (TITO).
+        """Sample a turn after exactly these ids, as `sample` does."""
+        request = SampleRequest(ids=ids, rendering=rendering, sampling=sampling, watch=watch)
+        return await self.sample(request)
 
-        `rendering` is what the ids were rendered with, where the caller knows it. It changes no id, only how
-        the message is parsed: without tools, no text is read as a tool call.
-
-        Raises `OverlongError`, without sending them, where the ids are known to leave no room in the context
-        (`ModelLimits.room`). No caller checks the length again.
-        """
+    async def from_ids_with_media(
+        self,
+        ids: Sequence[int],
+        media: Sequence[PromptMedium],
+        sampling: Sampling,
+        rendering: Rendering | None = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Reply:
+        """Sample a turn after ids in which a placeholder stands for each of `media`, as `sample` does."""
+        if not media:
+            raise InputError("media is empty: call from_ids for a prompt without media")
+        request = SampleRequest(ids=ids, media=media, rendering=rendering, sampling=sampling, watch=watch)
+        return await self.sample(request)
 
     async def limits(self) -> ModelLimits:
-        """Return the sizes that the model accepts; the engine is asked once."""
+        """Return the sizes that the model accepts; the engine is asked once. By default none is known."""
+        return ModelLimits()
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, if there are any."""
 
 
 @attrs.frozen

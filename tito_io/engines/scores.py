@@ -13,20 +13,10 @@ from typing import Any
 
 import attrs
 
-from tito_core import Ids, InputError, Message
+from tito_core import Ids, InputError
 from tito_core.message import is_multimodal
 
-from .media import PromptMedium
-from .protocol import (
-    Engine,
-    EngineError,
-    InvalidReplyError,
-    Rendering,
-    Reply,
-    Sampling,
-    UnsupportedError,
-    Watch,
-)
+from .protocol import Engine, EngineError, InvalidReplyError, Reply, SampleRequest, UnsupportedError
 from .wrapper import EngineWrapper
 
 
@@ -110,50 +100,14 @@ class ScoredTurns(EngineWrapper):
 
     source: LogprobsFrom = attrs.field(default=LogprobsFrom.SAMPLING, converter=as_logprobs_from)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages; raises `UnsupportedError` for a pass over a prompt with media."""
-        if self.source is LogprobsFrom.SCORING and is_multimodal(messages):
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn; raises `UnsupportedError` for a pass over a prompt with media."""
+        if self.source is LogprobsFrom.SAMPLING:
+            return await self.engine.sample(request)
+        if self.source is LogprobsFrom.SCORING and (request.media or is_multimodal(request.messages or ())):
             raise _no_media()
-        return await self._scored(
-            await self.engine.from_messages(messages, rendering, self._quiet(sampling), watch=watch)
-        )
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids."""
-        return await self._scored(
-            await self.engine.from_ids(ids, self._quiet(sampling), rendering, watch=watch)
-        )
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids and media; raises `UnsupportedError` for a pass, which has no media."""
-        if self.source is LogprobsFrom.SCORING:
-            raise _no_media()
-        return await super().from_ids_with_media(ids, media, self._quiet(sampling), rendering, watch=watch)
-
-    def _quiet(self, sampling: Sampling) -> Sampling:
-        return sampling if self.source is LogprobsFrom.SAMPLING else attrs.evolve(sampling, logprobs=False)
+        quiet = attrs.evolve(request, sampling=attrs.evolve(request.sampling, logprobs=False))
+        return await self._scored(await self.engine.sample(quiet))
 
     async def _scored(self, reply: Reply) -> Reply:
         """Return a reply with the log-probabilities of a pass; an error on the way holds it in `partial`."""

@@ -7,31 +7,16 @@ at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import anyio
 import attrs
 
-from tito_core import Message
-
-from .media import PromptMedium
-from .protocol import (
-    EngineError,
-    InvalidReplyError,
-    Rendering,
-    Reply,
-    Sampling,
-    Usage,
-    Watch,
-    watch_with,
-)
+from .protocol import EngineError, InvalidReplyError, Reply, SampleRequest, Usage, watch_with
 from .wrapper import EngineWrapper
 
 SPLIT = "group-split"
 """The notice that the turns of one prompt were sampled by several requests."""
-
-Send = Callable[[Sampling, Watch | None], Awaitable[Reply]]
-"""Sends one request."""
 
 
 @attrs.define
@@ -47,65 +32,21 @@ class TurnGroups(EngineWrapper):
         keeps_ids: Whether it stores ids itself.
     """
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample turns after messages."""
-
-        async def send(one: Sampling, watching: Watch | None) -> Reply:
-            return await self.engine.from_messages(messages, rendering, one, watch=watching)
-
-        return await self._sampled(send, sampling, watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample turns after ids."""
-
-        async def send(one: Sampling, watching: Watch | None) -> Reply:
-            return await self.engine.from_ids(ids, one, rendering, watch=watching)
-
-        return await self._sampled(send, sampling, watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample turns after ids and media."""
-        plain = super().from_ids_with_media
-
-        async def send(one: Sampling, watching: Watch | None) -> Reply:
-            return await plain(ids, media, one, rendering, watch=watching)
-
-        return await self._sampled(send, sampling, watch)
-
-    async def _sampled(self, send: Send, sampling: Sampling, watch: Watch | None) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample turns after one prompt."""
+        sampling = request.sampling
         repeated = self.seeds_by_position and sampling.seed is not None
         if sampling.n == 1 or (self.turns_per_request != 1 and not repeated):
-            return await send(sampling, watch)
+            return await self.engine.sample(request)
         turns: list[Reply | None] = [None] * sampling.n
         failures: list[Exception] = []
 
         async def one(place: int) -> None:
             seed = None if sampling.seed is None else sampling.seed + place
             alone = attrs.evolve(sampling, n=1, seed=seed)
+            watch = watch_with(request.watch, index=place)
             try:
-                turns[place] = await send(alone, watch_with(watch, index=place))
+                turns[place] = await self.engine.sample(attrs.evolve(request, sampling=alone, watch=watch))
             except Exception as error:  # noqa: BLE001  # raised below, when the other turns have ended
                 failures.append(error)
                 turns[place] = error.partial if isinstance(error, EngineError) else None

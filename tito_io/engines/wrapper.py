@@ -10,8 +10,8 @@ import attrs
 from tito_core import Ids, Message
 
 from .family_render import renders_as
-from .media import PromptMedium, answers_stray_placeholders, sample_with_media
-from .protocol import Engine, ModelLimits, Rendering, Reply, Sampling, UnsupportedError, Watch
+from .media import answers_stray_placeholders
+from .protocol import Engine, ModelLimits, Rendering, Reply, SampleRequest, UnsupportedError
 from .replies.output_parser import OutputParser
 from .turn_parts import output_parser
 
@@ -21,19 +21,23 @@ if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer libr
 
 
 @attrs.define
-class EngineWrapper:
+class EngineWrapper(Engine):
     """Passes every call on to its engine; a subclass overrides what it changes.
 
     Attributes:
         engine: The wrapped engine.
         name: Its name.
         keeps_ids: Whether it stores ids itself.
+        takes_media: Whether it may take media beside ids.
     """
 
     engine: Engine
     name: str = attrs.field(init=False, default=attrs.Factory(lambda self: self.engine.name, takes_self=True))
     keeps_ids: bool = attrs.field(
         init=False, default=attrs.Factory(lambda self: self.engine.keeps_ids, takes_self=True)
+    )
+    takes_media: bool = attrs.field(
+        init=False, default=attrs.Factory(lambda self: self.engine.takes_media, takes_self=True)
     )
 
     @property
@@ -73,39 +77,9 @@ class EngineWrapper:
         """Return the ids of messages."""
         return await self.engine.render(messages, rendering, add_generation_prompt=add_generation_prompt)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages."""
-        return await self.engine.from_messages(messages, rendering, sampling, watch=watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids."""
-        return await self.engine.from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids and media."""
-        return await sample_with_media(self.engine, ids, media, sampling, rendering, watch=watch)
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn."""
+        return await self.engine.sample(request)
 
     async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
         """Return the log-probability of each id from `start` on (see `scores.score`)."""

@@ -26,8 +26,8 @@ from tito_io.dialects.protocol import (
     StreamReading,
     TurnAnswer,
 )
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling, Watch
+from tito_io.engines.media import MediaUnsupportedError
+from tito_io.engines.protocol import Delta, Reply, SampleRequest, Watch
 from tito_io.engines.replies.hermes import THINKS
 from tito_io.engines.routing import new_request_id
 from tito_io.engines.wrapper import EngineWrapper
@@ -56,30 +56,12 @@ class _CallEngine(EngineWrapper):
     decode: Decode | None = None
     reading: StreamReading = attrs.field(default=StreamReading(hidden_reasoning=True), init=False)
 
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        self._note_ids(ids)
-        return await super().from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
         before = self.reading
-        self._note_ids(ids)
+        if request.ids is not None:
+            self._note_ids(request.ids)
         try:
-            return await super().from_ids_with_media(ids, media, sampling, rendering, watch=watch)
+            return await super().sample(request)
         except MediaUnsupportedError:
             self.reading = before  # the prompt goes by messages
             raise

@@ -236,7 +236,7 @@ def build_gateway(
     if family is not None and not engine.keeps_ids:  # an engine that keeps ids renders for itself
         guard = SpecialTokenGuard.of(family_as(family, engine), guarded=chosen.guarded)
     placeholders = None
-    if family is not None and hasattr(engine, "from_ids_with_media"):
+    if family is not None and engine.takes_media:
         placeholders = Placeholders.of(image_placeholder(family) or None)
     if family is not None and family.fast is not None:
         metrics.watch(family.fast.use)

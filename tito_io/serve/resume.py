@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
 from tito_core.locate import matches
 from tito_core.media.expansion import collapse
@@ -16,8 +18,15 @@ from tito_core.normalization.compare import same
 from tito_io.client.conversation import ClientTurn, Route, reply_message
 from tito_io.client.token_client import CompletedTurn
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort
-from tito_io.engines.media import PromptMedium
-from tito_io.engines.protocol import InvalidReplyError, Rendering, Reply, Sampling, Watch
+from tito_io.engines.protocol import (
+    InvalidReplyError,
+    PromptMedium,
+    Rendering,
+    Reply,
+    SampleRequest,
+    Sampling,
+    Watch,
+)
 
 from .media import NamedMedia
 from .prompt import SessionPrompt
@@ -60,32 +69,26 @@ async def continue_turn(  # noqa: PLR0913  # what a request says, and what the s
     ids, ledger = without_stop(step)
     if sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    sampler = AbortedTurns(engine, on_abort)
-    reply = await _sampled(sampler, engine.media, step, ids, sampling, rendering, watch)
+    request = SampleRequest(ids=ids, rendering=rendering, sampling=sampling, watch=watch)
+    reply = await _sampled(AbortedTurns(engine, on_abort), engine.media, step, ids, request)
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
     return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
 
 
-async def _sampled(  # as `continue_turn`
-    engine: AbortedTurns,
-    known: NamedMedia,
-    step: Step,
-    ids: Ids,
-    sampling: Sampling,
-    rendering: Rendering,
-    watch: Watch | None,
+async def _sampled(
+    engine: AbortedTurns, known: NamedMedia, step: Step, ids: Ids, request: SampleRequest
 ) -> Reply:
     """Sample what follows the ids of a step; with images, which the engine has to see as it saw them before.
 
     Raises `InvalidReplyError` where it does not.
     """
     if not step.messages.multimodal:
-        return await engine.from_ids(ids, sampling, rendering, watch=watch)
+        return await engine.sample(request)
     if len(step.media) != step.messages.media:
         raise _refused("the last message follows images that went by messages")
     sent, places = collapse(ids, step.media)
     media = [PromptMedium(place=one, url=known.urls.get(one.identity)) for one in places]
-    reply = await engine.from_ids_with_media(sent, media, sampling, rendering, watch=watch)
+    reply = await engine.sample(attrs.evolve(request.after(sent), media=media))
     if ids != reply.prompt_ids:
         error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")
         error.partial = reply

@@ -9,8 +9,8 @@ import attrs
 
 from tito_core import Message
 from tito_core.message import is_multimodal
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import Rendering, Reply, Sampling, Watch
+from tito_io.engines.media import MediaUnsupportedError
+from tito_io.engines.protocol import Rendering, Reply, SampleRequest
 from tito_io.engines.wrapper import EngineWrapper
 
 from .media import NO_MEDIA, NamedMedia, restored
@@ -46,57 +46,29 @@ class TurnEngine(EngineWrapper):
         whole = self._restored(messages)
         return await super().render(whole, rendering, add_generation_prompt=add_generation_prompt)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages; after ids if they spell a special token, which engines would obey.
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn, once there is a place; after ids if messages spell a special token.
 
-        Raises `RequestRefused` if there are images, too, which ids alone would leave out.
+        Engines would obey it. Raises `RequestRefused` if there are images, too, which ids would leave out.
         """
-        if self.guard is not None and not self.engine.keeps_ids and self.guard.count(messages):
-            if is_multimodal(messages):
-                raise bad_request(SPELLED, "messages")
-            ids = await self.guard.tokenize_fn(rendering)(messages, add_generation_prompt=True)
-            return await self.from_ids(ids, sampling, rendering, watch=watch)
-        whole = self._restored(messages)
-        async with self.places:
-            return await self.engine.from_messages(whole, rendering, sampling, watch=watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids, once there is a place."""
-        self.by_messages = False
-        async with self.places:
-            return await super().from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after ids and images, once there is a place."""
-        self.by_messages = False
+        if request.messages is not None:
+            request = await self._guarded(request, request.messages)
+        self.by_messages = request.ids is None
         try:
             async with self.places:
-                return await super().from_ids_with_media(ids, media, sampling, rendering, watch=watch)
+                return await self.engine.sample(request)
         except MediaUnsupportedError:  # nothing was sampled, and the prompt goes by messages
             self.by_messages = True
             raise
+
+    async def _guarded(self, request: SampleRequest, messages: Sequence[Message]) -> SampleRequest:
+        """Return a request for messages with their images back, or for ids if they spell a special token."""
+        if self.guard is None or self.engine.keeps_ids or not self.guard.count(messages):
+            return attrs.evolve(request, messages=self._restored(messages))
+        if is_multimodal(messages):
+            raise bad_request(SPELLED, "messages")
+        render = self.guard.tokenize_fn(request.rendered_with)
+        return request.after(await render(messages, add_generation_prompt=True))
 
     async def aclose(self) -> None:
         """Do nothing: the engine is the gateway's."""

@@ -301,14 +301,14 @@ def test_the_sdk_knows_which_errors_to_try_again(
     run: Any, error: EngineError, policy: Any, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = scripted(*TEXTS[2:])
-    errors, ask = [error], engine._ask
+    errors, sample = [error], type(engine).sample
 
-    async def failing(*arguments: Any) -> None:
+    async def failing(*arguments: Any) -> Any:
         if errors:
             raise errors.pop()
-        await ask(*arguments)
+        return await sample(*arguments)
 
-    monkeypatch.setattr(type(engine), "_ask", lambda _, *arguments: failing(*arguments))
+    monkeypatch.setattr(type(engine), "sample", failing)
     retry = ModelRetrySettings(max_retries=1, policy=policy, backoff={"initial_delay": 0.0, "jitter": False})
     model = TokenModel(TokenClient(engine))
     with contextlib.nullcontext() if again else pytest.raises(type(error)):

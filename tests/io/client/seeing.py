@@ -12,8 +12,17 @@ import attrs
 from tests.core.pictures import CLOSE, PAD, START
 from tito_core import Ids, TemplateRefused
 from tito_core.media.expansion import expand
-from tito_io.engines.media import PromptMedium, check_places, unsupported
-from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage
+from tito_io.engines.media import check_places, unsupported
+from tito_io.engines.protocol import (
+    Delta,
+    Engine,
+    ModelLimits,
+    PromptMedium,
+    Rendering,
+    Reply,
+    SampleRequest,
+    Usage,
+)
 
 MERGED = 400
 """What becomes of the id before an image where the engine merges the two."""
@@ -37,7 +46,7 @@ CAT = asking("What?", shown("cat"))
 
 
 @attrs.define
-class Seeing:
+class Seeing(Engine):
     """An engine that expands each image to as many ids as its URL has characters, and samples its own count.
 
     Its requests are kept. It is as strict as `check_places`.
@@ -45,6 +54,7 @@ class Seeing:
 
     name: str = "seeing"
     keeps_ids: bool = False
+    takes_media: bool = True
     refuses: bool = False
     """Whether it takes no images beside ids."""
     says_ranges: bool = True
@@ -63,30 +73,14 @@ class Seeing:
     async def render(self, messages: Sequence[Any], rendering: Rendering, **_: bool) -> list[int]:
         raise TemplateRefused(f"{len(messages)} messages with {len(rendering.tools)} tools: no renderer here")
 
-    async def from_messages(
-        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
-        del rendering, sampling
-        self.asked.append(("messages", list(messages)))
-        return await self._reply([1, 2, 3], None, watch)
+    async def sample(self, request: SampleRequest) -> Reply:
+        ids, media, watch = list(request.ids or ()), request.media, request.watch
+        if media:
+            return await self._beside(ids, media, watch)
+        self.asked.append(("ids", ids) if request.messages is None else ("messages", list(request.messages)))
+        return await self._reply(ids if request.messages is None else [1, 2, 3], None, watch)
 
-    async def from_ids(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
-    ) -> Reply:
-        del rendering, sampling
-        self.asked.append(("ids", list(ids)))
-        return await self._reply(list(ids), None, watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Any = None,
-    ) -> Reply:
-        del rendering, sampling
+    async def _beside(self, ids: list[int], media: Sequence[PromptMedium], watch: Any) -> Reply:
         await anyio.lowlevel.checkpoint()
         if self.refuses:
             raise unsupported(self.name, "takes no media beside ids")

@@ -24,7 +24,7 @@ from tito_core.media.ranges import MediaRange
 from tito_core.normalization.media import media_of
 from tito_io.client import Route
 from tito_io.dialects import Anthropic, Chat, Google, Responses, UntranslatableError
-from tito_io.engines.media import MediaUnsupportedError, sample_with_media
+from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
@@ -91,7 +91,7 @@ async def test_engines_take_images_alone_beside_ids(modality: str, kind: Any) ->
     image = medium("a", 0)
     heard = attrs.evolve(image, place=attrs.evolve(image.place, modality=modality))
     with pytest.raises(MediaUnsupportedError, match=f"takes images beside ids, and a medium is '{modality}'"):
-        await sample_with_media(engine, [PAD], [heard], Sampling(max_tokens=1))
+        await engine.from_ids_with_media([PAD], [heard], Sampling(max_tokens=1))
     await engine.aclose()
 
 

@@ -19,7 +19,6 @@ from tito_io.client.media import DETAIL_IGNORED, KnownMedia
 from tito_io.engines.protocol import (
     InvalidReplyError,
     Rendering,
-    Reply,
     UnsupportedError,
 )
 from tito_io.engines.wrapper import EngineWrapper
@@ -135,15 +134,8 @@ async def test_other_engines_get_messages() -> None:
         assert "seeing takes no media beside ids" in first.turn.refusal.detail
 
 
-async def test_an_engine_without_the_method_gets_messages() -> None:
-    class Plain:
-        name = "plain"
-        keeps_ids = False
-
-        async def from_messages(self, *args: Any, **options: Any) -> Reply:
-            return await Seeing().from_messages(*args, **options)
-
-    done = await client_of(Plain()).turn([], [CAT])
+async def test_an_engine_that_takes_no_media_gets_messages() -> None:
+    done = await client_of(Seeing(name="plain", takes_media=False)).turn([], [CAT])
     assert "plain takes no media beside ids" in str(done.turn.refusal)
 
 

@@ -32,12 +32,14 @@ from tito_io.engines.protocol import (
     AuthenticationError,
     Delta,
     EmptyReplyError,
+    Engine,
     EngineError,
     InvalidReplyError,
     ModelLimits,
     OverlongError,
     Rendering,
     Reply,
+    SampleRequest,
     Sampling,
     ServerError,
     TimedOutError,
@@ -65,7 +67,7 @@ def toy(messages: Sequence[Any], *, add_generation_prompt: bool) -> list[int]:
 
 
 @attrs.define
-class Scripted:
+class Scripted(Engine):
     """Samples three ids a turn, `stop` the last, and keeps what it was asked."""
 
     name: str = "scripted"
@@ -90,19 +92,17 @@ class Scripted:
         tools = [3, len(rendering.tools)] if rendering.tools else []
         return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
 
-    async def from_messages(
-        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
-        self.asked.append(("messages", list(messages), rendering, sampling))
-        ids = toy([m for m in messages if isinstance(m.get("content"), str)], add_generation_prompt=True)
-        return await self._reply(ids, sampling, watch)
-
-    async def from_ids(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
-    ) -> Reply:
-        ModelLimits(max_model_len=self.room).room(len(ids), sampling.max_tokens)
-        self.asked.append(("ids", list(ids), rendering, sampling))
-        return await self._reply(list(ids), sampling, watch)
+    async def sample(self, request: SampleRequest) -> Reply:
+        sampling, ids = request.sampling, request.ids
+        if request.messages is not None:
+            self.asked.append(("messages", list(request.messages), request.rendering, sampling))
+            ids = toy(
+                [m for m in request.messages if isinstance(m.get("content"), str)], add_generation_prompt=True
+            )
+        else:
+            ModelLimits(max_model_len=self.room).room(len(ids or ()), sampling.max_tokens)
+            self.asked.append(("ids", list(ids or ()), request.rendering, sampling))
+        return await self._reply(list(ids or ()), sampling, request.watch)
 
     async def limits(self) -> ModelLimits:
         return ModelLimits(max_model_len=self.room)
@@ -613,11 +613,9 @@ async def test_who_asked_may_go_on_writing_while_the_engine_samples() -> None:
     engine = conversation.engine
 
     class Interrupted(EngineWrapper):
-        async def from_messages(
-            self, messages: Any, rendering: Any, sampling: Any, *, watch: Any = None
-        ) -> Reply:
+        async def sample(self, request: SampleRequest) -> Reply:
             await heard(None)
-            return await super().from_messages(messages, rendering, sampling, watch=watch)
+            return await super().sample(request)
 
     conversation.engine = Interrupted(engine)
     turn = await conversation.turn(prompt)
@@ -670,8 +668,9 @@ async def test_a_turn_that_was_cut_need_not_keep_to_its_constraint(ending: dict[
 class Careless(EngineWrapper):
     """Samples after ids without any constraint, as a server does that does not know the field."""
 
-    async def from_ids(self, ids: Any, sampling: Sampling, *others: Any, **more: Any) -> Reply:
-        return await super().from_ids(ids, attrs.evolve(sampling, constraint=None), *others, **more)
+    async def sample(self, request: SampleRequest) -> Reply:
+        free = attrs.evolve(request, sampling=attrs.evolve(request.sampling, constraint=None))
+        return await super().sample(free if request.messages is None else request)
 
 
 @attrs.define

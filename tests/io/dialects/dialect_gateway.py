@@ -43,6 +43,7 @@ from tito_io.engines.protocol import (
     OverlongError,
     Reply,
     RequestError,
+    SampleRequest,
     Watch,
 )
 
@@ -173,7 +174,7 @@ def serving(gateway: Gateway) -> Iterator[str]:
 
 
 @attrs.define
-class Failing:
+class Failing(Engine):
     """An engine that says something and then fails."""
 
     error: Exception
@@ -184,8 +185,8 @@ class Failing:
     async def render(self, *_: object, **__: object) -> list[int]:
         raise self.error
 
-    async def from_messages(self, *_: object, watch: Watch | None = None) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
         for delta in self.deltas:
-            if watch is not None:
-                await watch(delta)
+            if request.watch is not None:
+                await request.watch(delta)
         raise self.error

@@ -305,20 +305,20 @@ def test_what_cannot_be_translated_is_a_bad_request(*, stream: bool) -> None:
 )
 def test_an_engine_s_errors_are_the_sdk_s_own(error: EngineError, kind: str, ours: Any, theirs: Any) -> None:
     messages: Any = [{"role": "user", "content": ASK}]
-    with chatting(Gateway(Failing(error))) as client:  # type: ignore[arg-type]  # one way in is enough
+    with chatting(Gateway(Failing(error))) as client:
         with pytest.raises(ours, match=str(error)) as caught:
             client.chat.completions.create(model="m", messages=messages)
         assert caught.value.code == kind
         with pytest.raises(ours, match=str(error)):
             client.responses.create(model="m", input=ASK)
-    with claude(Gateway(Failing(error))) as client_, pytest.raises(theirs, match=str(error)):  # type: ignore[arg-type]  # as above
+    with claude(Gateway(Failing(error))) as client_, pytest.raises(theirs, match=str(error)):
         client_.messages.create(model="m", messages=messages, max_tokens=9)
 
 
 def test_an_error_in_a_stream_is_an_error_of_the_sdk() -> None:
     broken = Failing(ServerError("it broke"), (Delta(ids=(7,), text="Once"),))
     messages: Any = [{"role": "user", "content": ASK}]
-    with chatting(Gateway(broken, reading=StreamReading())) as client:  # type: ignore[arg-type]  # one way in is enough
+    with chatting(Gateway(broken, reading=StreamReading())) as client:
         chat = client.chat.completions.create(model="m", messages=messages, stream=True)
         with pytest.raises(openai.APIError, match="it broke"):
             list(chat)
@@ -327,7 +327,7 @@ def test_an_error_in_a_stream_is_an_error_of_the_sdk() -> None:
     assert events[-1].response.error is not None
     assert (events[-1].response.error.code, events[-1].response.error.message) == ("server_error", "it broke")
     assert "Once" in [event.delta for event in events if event.type == "response.output_text.delta"]
-    with claude(Gateway(broken)) as client_:  # type: ignore[arg-type]  # as above
+    with claude(Gateway(broken)) as client_:
         told = client_.messages.create(model="m", messages=messages, max_tokens=9, stream=True)
         with pytest.raises(anthropic.APIStatusError, match="it broke"):
             list(told)

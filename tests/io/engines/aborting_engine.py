@@ -18,15 +18,17 @@ import anyio
 import attrs
 
 from tito_core.samples import WeightVersion
-from tito_io.engines.media import PromptMedium
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
+    Engine,
     EngineAnswer,
     ModelLimits,
+    PromptMedium,
     Rendering,
     Reply,
     RequestError,
+    SampleRequest,
     Sampling,
     ServerError,
     Usage,
@@ -54,7 +56,7 @@ def next_id(before: Sequence[int], draw: int = 0) -> int:
 
 
 @attrs.define
-class AbortingEngine:
+class AbortingEngine(Engine):
     """Aborts its first requests after so many ids; `cuts` has a list for each, with a number for each turn.
 
     A cut of None does not abort. The string "503" refuses the request, as vLLM 0.33 does while it is paused.
@@ -94,28 +96,12 @@ class AbortingEngine:
         text = "".join(f"<{m['role'][0]}>{m.get('content') or ''}" for m in messages)
         return [ord(letter) for letter in text + "<a>" * add_generation_prompt]
 
-    async def from_messages(
-        self, messages: Sequence[Any], rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids_with_media(
-        self,
-        ids: Sequence[int],
-        media: Sequence[PromptMedium],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Any = None,
-    ) -> Reply:
-        self.media.append(media)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids(
-        self, ids: Sequence[int], sampling: Sampling, rendering: Rendering | None = None, *, watch: Any = None
-    ) -> Reply:
-        del rendering
+    async def sample(self, request: SampleRequest) -> Reply:
+        sampling, ids = request.sampling, request.ids
+        watch: Any = request.watch
+        if ids is None:
+            ids = await self.render(request.messages or (), request.rendered_with, add_generation_prompt=True)
+        self.media += [request.media] if request.media else []
         room = (await self.limits()).room(len(ids), sampling.max_tokens)
         self.asked.append((tuple(ids), sampling))
         number = len(self.asked) if self.draws else 0

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from tito_core.media.ranges import MediaRange
-from tito_io.engines.media import PromptMedium
+from tito_io.engines.protocol import PromptMedium
 
 EXCHANGES = {
     one["name"]: one

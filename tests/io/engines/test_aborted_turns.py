@@ -19,13 +19,15 @@ from tito_io.client.conversation import Conversation
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, Patience, later_seed
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.media import PromptMedium, check_places
+from tito_io.engines.media import check_places
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
     InvalidReplyError,
+    PromptMedium,
     Rendering,
     Reply,
+    SampleRequest,
     Sampling,
     ServerError,
     Usage,
@@ -262,8 +264,8 @@ def test_what_would_be_sampled_otherwise_is_not_resumed(sampling: Sampling, why:
 def test_without_the_prompts_ids_there_is_an_error() -> None:
     @attrs.define
     class Mute(AbortingEngine):
-        async def from_ids(self, ids: Any, *rest: Any, **named: Any) -> Reply:
-            return attrs.evolve(await AbortingEngine.from_ids(self, ids, *rest, **named), prompt_ids=())
+        async def sample(self, request: SampleRequest) -> Reply:
+            return attrs.evolve(await AbortingEngine.sample(self, request), prompt_ids=())
 
     with pytest.raises(AbortedError, match="the ids of its prompt did not come"):
         sample(resuming(Mute([[3]])), Sampling(), LONG)
@@ -289,9 +291,9 @@ class Partial(AbortingEngine):
 
     turns: int = 2
 
-    async def from_ids(self, *given: Any, **named: Any) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
         try:
-            return await AbortingEngine.from_ids(self, *given, **named)
+            return await AbortingEngine.sample(self, request)
         except AbortedError as error:
             found: Any = error.partial
             turns = [attrs.evolve(found, siblings=()), *found.siblings][: self.turns]
@@ -365,12 +367,13 @@ def test_text_that_came_without_its_ids_is_not_sampled_again() -> None:
 
     @attrs.define
     class Late(AbortingEngine):
-        async def from_ids(self, ids: Any, *given: Any, watch: Any = None, **named: Any) -> Reply:
-            if not self.asked:
-                self.asked.append((tuple(ids), given[0]))
-                await watch(Delta(text="be"))
-                raise AbortedError("aborted")
-            return await AbortingEngine.from_ids(self, ids, *given, watch=watch, **named)
+        async def sample(self, request: SampleRequest) -> Reply:
+            if self.asked:
+                return await AbortingEngine.sample(self, request)
+            assert request.watch is not None
+            self.asked.append((tuple(request.ids or ()), request.sampling))
+            await request.watch(Delta(text="be"))
+            raise AbortedError("aborted")
 
     deltas: list[Delta] = []
 
@@ -401,8 +404,8 @@ def test_a_part_that_was_sampled_after_other_ids_is_an_error() -> None:
 
     @attrs.define
     class Cutting(AbortingEngine):
-        async def from_ids(self, ids: Any, *rest: Any, **named: Any) -> Reply:
-            return await AbortingEngine.from_ids(self, ids[:3], *rest, **named)
+        async def sample(self, request: SampleRequest) -> Reply:
+            return await AbortingEngine.sample(self, request.after((request.ids or ())[:3]))
 
     with pytest.raises(InvalidReplyError, match="went on after 3 other ids than the 4 so far") as raised:
         sample(resuming(Cutting([[2]])), Sampling(max_tokens=9), LONG)
@@ -416,9 +419,9 @@ def test_ids_that_cannot_be_sent_again_are_in_the_error() -> None:
 
     @attrs.define
     class Picky(AbortingEngine):
-        async def from_ids_with_media(self, ids: Any, media: Any, *rest: Any, **named: Any) -> Reply:
-            check_places(Ids.of(ids), media)
-            return await AbortingEngine.from_ids_with_media(self, ids, media, *rest, **named)
+        async def sample(self, request: SampleRequest) -> Reply:
+            check_places(Ids.of(request.ids or ()), request.media)
+            return await AbortingEngine.sample(self, request)
 
     prompt = tuple(map(ord, "xc"))
     place = MediaRange(offset=1, length=1, modality="image", identity="a", collapsed=prompt[1:])

@@ -25,6 +25,7 @@ from tito_io.engines.protocol import (
     OverlongError,
     Rendering,
     Reply,
+    SampleRequest,
     Sampling,
     Watch,
 )
@@ -92,16 +93,9 @@ class Small(HttpEngine):
         body = {"messages": wire_messages(messages), **rendering_keys(rendering)}
         return await tokenizer.render({**body, "add_generation_prompt": add_generation_prompt}, OWN_ERRORS)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        prompt = {"messages": wire_messages(messages), **rendering_keys(rendering)}
-        return await self._turn(prompt, sampling, sampling.max_tokens, None, watch)
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
+        prompt = {"messages": wire_messages(request.messages or ()), **rendering_keys(request.rendered_with)}
+        return await self._turn(prompt, request.sampling, request.sampling.max_tokens, None, request.watch)
 
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         return await self._turn({"prompt": turn.ids}, turn.sampling, turn.max_tokens, turn.ids, turn.watch)

@@ -18,8 +18,8 @@ from tests.io.engines.recorded_images import PAD, SMOL_PAD, medium
 from tests.io.engines.sglang.sglang_server import mocked as sglang
 from tests.io.engines.vllm.vllm_server import mocked as vllm
 from tito_core import InputError
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import EngineError, Sampling
+from tito_io.engines.media import MediaUnsupportedError
+from tito_io.engines.protocol import EngineError, PromptMedium, Sampling
 from tito_io.engines.sglang import requests
 from tito_io.engines.vllm import GENERATE
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.io.engines.recorded_images import PAD, medium
 from tito_io.engines.dynamo import Dynamo
-from tito_io.engines.media import MediaUnsupportedError, sample_with_media
+from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.miles import Miles
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.wrapper import EngineWrapper
@@ -26,5 +26,5 @@ async def test_other_engines_are_refused_by_name(kind: Any) -> None:
     engine = kind("http://mock", transport=httpx2.MockTransport(unasked))
     for one in (engine, EngineWrapper(engine)):
         with pytest.raises(MediaUnsupportedError, match=f"{engine.name} takes no media beside ids"):
-            await sample_with_media(one, [PAD], [medium("a", 0)], Sampling(max_tokens=1))
+            await one.from_ids_with_media([PAD], [medium("a", 0)], Sampling(max_tokens=1))
     await engine.aclose()

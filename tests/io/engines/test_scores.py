@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from tests.io.engines.aborting_engine import AbortingEngine
+from tests.io.engines.recorded_images import medium
 from tito_core import Ids, InputError
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.dynamo import Dynamo
@@ -173,7 +174,7 @@ async def test_what_cannot_be_scored_or_left_out_is_refused() -> None:
     sampler = AbortingEngine()
     scored = ScoredTurns(sampler, LogprobsFrom.SCORING)
     with pytest.raises(UnsupportedError, match="has no media"):
-        await scored.from_ids_with_media([1], [], Sampling())
+        await scored.from_ids_with_media([1], [medium("a", 0)], Sampling())
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     with pytest.raises(UnsupportedError, match="has no media"):  # its ids say where the image is expanded
         await scored.from_messages([{"role": "user", "content": [part]}], Rendering(), Sampling())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import pytest
 
@@ -11,7 +9,10 @@ from tests.io.engines.aborting_engine import AbortingEngine
 from tests.io.serve.gateway import chat, opened
 from tests.io.serve.gateway import client as gateway_client
 from tito_io.client.token_client import TokenClient
-from tito_io.engines.protocol import Reply
+from tito_io.engines.protocol import (
+    Reply,
+    SampleRequest,
+)
 from tito_io.serve.gateway import build_gateway
 from tito_io.serve.store import MemoryStore
 
@@ -26,8 +27,8 @@ class Speculating(AbortingEngine):
     past: int = 2
     zeros: int = 0
 
-    async def from_ids(self, *prompt: Any, **options: Any) -> Reply:
-        reply = await AbortingEngine.from_ids(self, *prompt, **options)
+    async def sample(self, request: SampleRequest) -> Reply:
+        reply = await AbortingEngine.sample(self, request)
         drafts = (97,) * self.past if reply.stop_reason else ()
         values = list(reply.logprobs or ()) + [-1.0] * len(drafts)
         values[: self.zeros] = [0.0] * self.zeros
@@ -57,8 +58,8 @@ async def test_log_probabilities_of_exactly_0_are_counted_by_id() -> None:
 async def test_a_notice_of_any_of_several_turns_is_counted_once(noticed: tuple[int, ...]) -> None:
     @attrs.define
     class Several(AbortingEngine):
-        async def from_messages(self, *prompt: Any, **options: Any) -> Reply:
-            reply = await AbortingEngine.from_messages(self, *prompt, **options)
+        async def sample(self, request: SampleRequest) -> Reply:
+            reply = await AbortingEngine.sample(self, request)
             turns = [attrs.evolve(one, siblings=()) for one in (reply, *reply.siblings)]
             for place in noticed:
                 turns[place] = attrs.evolve(turns[place], notices=("flagged", "flagged", "other"))

@@ -31,7 +31,13 @@ from tito_io.dialects.protocol import Dialect
 from tito_io.embedded import vocabulary
 from tito_io.embedded.vocabulary import END_OF_TURN
 from tito_io.engines.media import MediaUnsupportedError
-from tito_io.engines.protocol import Rendering, Reply, Sampling, ServerError
+from tito_io.engines.protocol import (
+    Rendering,
+    Reply,
+    SampleRequest,
+    Sampling,
+    ServerError,
+)
 from tito_io.engines.registry import embedded
 from tito_io.engines.replies.hermes import THINK
 from tito_io.engines.wrapper import EngineWrapper
@@ -103,11 +109,11 @@ class OpenThought(EngineWrapper):
         ids = await super().render(messages, rendering, add_generation_prompt=add_generation_prompt)
         return [*ids, *(vocabulary().encode("<think>\n") if add_generation_prompt else ())]
 
-    async def from_messages(
-        self, messages: Any, rendering: Rendering, sampling: Sampling, *, watch: Any = None
-    ) -> Reply:
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
+    async def sample(self, request: SampleRequest) -> Reply:
+        if request.messages is None:
+            return await super().sample(request)
+        ids = await self.render(request.messages, request.rendered_with, add_generation_prompt=True)
+        return await super().sample(request.after(ids))
 
 
 SPOKEN = "That is all, however, and it stays so for days."

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,13 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.client.conversation import Conversation
 from tito_io.embedded import write_family
-from tito_io.engines.protocol import Engine, EngineAnswer, Rendering, Reply, Sampling, ServerError, Watch
+from tito_io.engines.protocol import (
+    Engine,
+    EngineAnswer,
+    Reply,
+    SampleRequest,
+    ServerError,
+)
 from tito_io.engines.registry import ENGINES, EngineOptions, embedded
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.families.fast import fast_tokenizer
@@ -248,18 +254,11 @@ class Meeting(EngineWrapper):
     async def third(self) -> None:
         raise NotImplementedError
 
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        self.taken += 1
-        if self.taken == 3:
+    async def sample(self, request: SampleRequest) -> Reply:
+        self.taken += request.messages is None
+        if self.taken == 3 and request.messages is None:
             await self.third()
-        return await super().from_ids(ids, sampling, rendering, watch=watch)
+        return await super().sample(request)
 
 
 class Failing(Meeting):

@@ -16,7 +16,17 @@ from tito_core import Message, TemplateRefused
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.embedded import MODEL, family
 from tito_io.embedded import app as embedded_app
-from tito_io.engines.protocol import Delta, ModelLimits, Rendering, Reply, Sampling, Usage, Watch
+from tito_io.engines.protocol import (
+    Delta,
+    Engine,
+    ModelLimits,
+    Rendering,
+    Reply,
+    SampleRequest,
+    Sampling,
+    Usage,
+    Watch,
+)
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
@@ -36,11 +46,8 @@ class Remembering(VLLM):
         super().__init__(*args, **options)
         self.replies: list[Reply] = []
 
-    async def from_messages(self, *args: Any, **options: Any) -> Reply:
-        return self._kept(await super().from_messages(*args, **options))
-
-    async def from_ids(self, *args: Any, **options: Any) -> Reply:
-        return self._kept(await super().from_ids(*args, **options))
+    async def sample(self, request: SampleRequest) -> Reply:
+        return self._kept(await super().sample(request))
 
     def _kept(self, reply: Reply) -> Reply:
         self.replies.append(reply)
@@ -68,7 +75,7 @@ def _letters(message: Mapping[str, Any]) -> list[int]:
 
 
 @attrs.define
-class Scripted:
+class Scripted(Engine):
     """An engine in which everything is known: ids count up from 500, a turn is three of them, 2 the last."""
 
     name: str = "scripted"
@@ -101,30 +108,15 @@ class Scripted:
         tools = [3, len(rendering.tools)] if rendering.tools else []
         return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        self.asked.append(("messages", list(messages), sampling))
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self._reply(ids, sampling, watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        del rendering
-        ModelLimits(max_model_len=self.room).room(len(ids), sampling.max_tokens)
-        self.asked.append(("ids", list(ids), sampling))
-        return await self._reply(list(ids), sampling, watch)
+    async def sample(self, request: SampleRequest) -> Reply:
+        sampling, ids = request.sampling, request.ids
+        if request.messages is not None:
+            self.asked.append(("messages", list(request.messages), sampling))
+            ids = await self.render(request.messages, request.rendered_with, add_generation_prompt=True)
+        else:
+            ModelLimits(max_model_len=self.room).room(len(ids or ()), sampling.max_tokens)
+            self.asked.append(("ids", list(ids or ()), sampling))
+        return await self._reply(list(ids or ()), sampling, request.watch)
 
     async def limits(self) -> ModelLimits:
         return ModelLimits(max_model_len=self.room)

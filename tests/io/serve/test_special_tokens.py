@@ -20,7 +20,11 @@ from tests.profiles import of_each_kind
 from tito_core import InputError, Rendered
 from tito_io.embedded import TIDY, family
 from tito_io.embedded.vocabulary import END_OF_TURN, START_OF_TURN
-from tito_io.engines.protocol import Rendering, Sampling
+from tito_io.engines.protocol import (
+    Rendering,
+    SampleRequest,
+    Sampling,
+)
 from tito_io.families.family import Family
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.special_tokens import SpecialTokenGuard, _letters, special_texts
@@ -265,13 +269,9 @@ async def test_an_engine_learns_tools_and_limits_on_each_way(spelled: bool, guar
     seen: list[Any] = []
 
     class Noting(Scripted):
-        async def from_messages(self, messages: Any, rendering: Any, sampling: Any, **more: Any) -> Any:
-            seen.append((rendering, sampling, more["watch"]))
-            return await super().from_messages(messages, rendering, sampling, **more)
-
-        async def from_ids(self, ids: Any, sampling: Any, rendering: Any = None, **more: Any) -> Any:
-            seen.append((rendering, sampling, more["watch"]))
-            return await super().from_ids(ids, sampling, rendering, **more)
+        async def sample(self, request: SampleRequest) -> Any:
+            seen.append((request.rendering, request.sampling, request.watch))
+            return await super().sample(request)
 
     async def watch(_: object) -> None: ...
 

@@ -24,7 +24,7 @@ import attrs
 from tito_core import Ids, InputError, Message, TokenizeFn
 from tito_io.engines.family_render import family_as, family_ids
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
-from tito_io.engines.protocol import Rendering, Reply, Sampling, UnsupportedError, Watch
+from tito_io.engines.protocol import Rendering, Reply, SampleRequest, UnsupportedError, Watch
 from tito_io.engines.replies.output_parser import OutputParser
 from tito_io.families.family import Family
 
@@ -114,22 +114,15 @@ class Dynamo(HttpEngine):
             hint="or pass a `tokenize_fn`",
         )
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages that the frontend renders.
 
         Dynamo rejects a prompt that leaves no room for all of `Sampling.max_tokens`: an `OverlongError`.
         """
-        model = await self.served()
-        body = requests.chat(model.name, messages, rendering, sampling, self._options)
-        request = self._request("chat", body, self._options, None, sampling.conversation)
-        return await self._turn(request, watch, rendering)
+        model, sampling, rendering = await self.served(), request.sampling, request.rendered_with
+        body = requests.chat(model.name, request.messages or (), rendering, sampling, self._options)
+        sent = self._request("chat", body, self._options, None, sampling.conversation)
+        return await self._turn(sent, request.watch, rendering)
 
     async def output_parser(self) -> OutputParser:
         """Return what makes text and messages of ids; raises `UnsupportedError` without a `family`."""

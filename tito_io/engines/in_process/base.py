@@ -31,17 +31,18 @@ from tito_io.engines.media import unsupported
 from tito_io.engines.openai_fields import check_sampling
 from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import (
+    Engine,
     EngineError,
     ModelLimits,
     OverlongError,
     Rendering,
     Reply,
     RequestError,
+    SampleRequest,
     Sampling,
     ServerError,
     UnsupportedError,
     Watch,
-    check_watch,
 )
 from tito_io.engines.replies.output_parser import (
     Harmony,
@@ -62,7 +63,7 @@ Cancel = Callable[[], object]
 """Makes the object give a turn up; it may be called from any thread, and after the turn's end."""
 
 
-class InProcessEngine:
+class InProcessEngine(Engine):
     """What the engines in this process share.
 
     Args:
@@ -106,45 +107,26 @@ class InProcessEngine:
             self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
         )
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after messages that are rendered with the family.
+    async def sample(self, request: SampleRequest) -> Reply:
+        """Sample a turn; messages are rendered with the family.
 
         Raises:
-            TemplateRefused: The chat template rejects them.
-            MediaUnsupportedError: A message has an image, of which ids would hold the placeholder alone.
-        """
-        if is_multimodal(messages):
-            raise unsupported(self.name, "takes text alone")
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],
-        sampling: Sampling,
-        rendering: Rendering | None = None,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
-        """Sample a turn after exactly these ids (TITO).
-
-        Raises:
+            TemplateRefused: The chat template rejects the messages.
+            MediaUnsupportedError: There are media: of an image, ids would hold the placeholder alone.
             InputError: An id is not the model's, or a sampling parameter is invalid.
             OverlongError: The ids leave no room in the model's context.
             UnsupportedError: The object cannot honour a sampling parameter.
 
-        In all three cases nothing was sampled.
+        In all five cases nothing was sampled.
         """
-        check_watch(watch)
+        messages, rendering, watch = request.messages or (), request.rendering, request.watch
+        if request.media or is_multimodal(messages):
+            raise unsupported(self.name, "takes text alone")
+        ids = request.ids
+        if ids is None:
+            ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
         parser = await self.output_parser()
-        sampling = await self._bound(ids, sampling, rendering, parser)
+        sampling = await self._bound(ids, request.sampling, rendering, parser)
         turn = await self._checked_turn(ids, sampling, parser, stream=watch is not None)
         watch = await parser.ready(watch, rendering, turn.ids)
         limits = await self.limits()
@@ -161,9 +143,6 @@ class InProcessEngine:
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""
         raise NotImplementedError
-
-    async def aclose(self) -> None:
-        """Do nothing: the object belongs to its owner."""
 
     # What a subclass writes.
 

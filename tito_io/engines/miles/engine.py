@@ -15,14 +15,14 @@ import httpx2
 from tito_core import Message, Messages
 from tito_core.match import NOTHING, PromptMatcher
 from tito_io.engines.http_engine import LIST_FAILURES, log_list_failure
+from tito_io.engines.media import unsupported
 from tito_io.engines.protocol import (
+    Engine,
     ModelLimits,
     Rendering,
     Reply,
-    Sampling,
+    SampleRequest,
     UnsupportedError,
-    Watch,
-    check_watch,
     watch_whole,
 )
 from tito_io.engines.wire import Closing
@@ -47,7 +47,7 @@ class MilesConversation:
     messages: Messages
 
 
-class Miles(Closing):
+class Miles(Closing, Engine):
     """A Miles session server as an engine.
 
     Nothing is sent before a method is called.
@@ -98,41 +98,27 @@ class Miles(Closing):
         """Raise `UnsupportedError`: the server has no route that renders."""
         raise UnsupportedError(f"{OWNS}; it has no route that shows a rendering")
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def sample(self, request: SampleRequest) -> Reply:
         """Sample a turn in the session of the conversation that these messages continue.
 
-        `watch` is called once, with the whole turn: the server streams nothing earlier.
+        `watch` is called once, with the whole turn: the server streams nothing earlier. Raises
+        `UnsupportedError` for ids, which the server keeps itself.
         """
-        check_watch(watch)
-        body = requests.sampled(self.model, messages, rendering, sampling)
-        key = rendering.key
-        conversation = self._continued(messages, key)
+        if request.media:
+            raise unsupported(self.name, "takes no media beside ids")
+        if request.messages is None:
+            raise UnsupportedError(OWNS)
+        rendering = request.rendered_with
+        body = requests.sampled(self.model, request.messages, rendering, request.sampling)
+        conversation = self._continued(request.messages, rendering.key)
         if conversation is None:
-            reply = await self._first(body, key)
+            reply = await self._first(body, rendering.key)
         else:
             reply = await conversation.session.chat(body)
             conversation.messages = _after(body, reply)
-        if watch is not None:
-            await watch_whole(watch, reply)
+        if request.watch is not None:
+            await watch_whole(request.watch, reply)
         return reply
-
-    async def from_ids(
-        self,
-        ids: Sequence[int],  # noqa: ARG002  # the protocol's signature
-        sampling: Sampling,  # noqa: ARG002  # likewise
-        rendering: Rendering | None = None,  # noqa: ARG002  # likewise
-        *,
-        watch: Watch | None = None,  # noqa: ARG002  # likewise
-    ) -> NoReturn:
-        """Raise `UnsupportedError`: the server keeps the ids."""
-        raise UnsupportedError(OWNS)
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts, as the engine behind the last session states them."""

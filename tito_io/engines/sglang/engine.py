@@ -40,15 +40,16 @@ from tito_io.engines.http_engine import (
     shortest_context,
     sole_model,
 )
-from tito_io.engines.media import PromptMedium, checked_reply, unsupported, with_blanks
+from tito_io.engines.media import checked_reply, unsupported, with_blanks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     ArgumentError,
     ModelLimits,
     OverlongError,
+    PromptMedium,
     Rendering,
     Reply,
-    Sampling,
+    SampleRequest,
     UnsupportedError,
     Watch,
 )
@@ -194,14 +195,7 @@ class SGLang(HttpEngine):
             with_blanks(messages), rendering, add_generation_prompt=add_generation_prompt
         )
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages that the server renders.
 
         Streamed, the turn's ids come in one delta, after its text. Raises `UnsupportedError` before sending
@@ -210,16 +204,17 @@ class SGLang(HttpEngine):
         A constrained turn goes by ids, which the server renders first: its chat leaves tools out of the
         prompt where one is named in `tool_choice`. So does every turn that a folder renders.
         """
+        messages, rendering, sampling = request.messages or (), request.rendered_with, request.sampling
         if sampling.constraint is not None:
-            return await self._rendered(messages, rendering, sampling, watch, MEDIA_UNBOUND)
+            return await self._sample_rendered(request, MEDIA_UNBOUND)
         if await self._folder() is not None:
-            return await self._rendered(messages, rendering, sampling, watch, MEDIA_UNRENDERED)
+            return await self._sample_rendered(request, MEDIA_UNRENDERED)
         model = await self.served()
-        await self._check_chat_streams(watch)
+        await self._check_chat_streams(request.watch)
         question = SglangQuestion(sampling, routing=self.routing)
         body = requests.chat(model, messages, rendering, sampling)
         try:
-            return await self._reply("chat", body, question, watch)
+            return await self._reply("chat", body, question, request.watch)
         except OverlongError as error:
             # SGLang states the prompt's length only when it rejects more max_tokens than fit. Nothing ran
             # then, so what fits is requested instead.
@@ -227,21 +222,15 @@ class SGLang(HttpEngine):
             if room is None:
                 raise
             body = requests.chat(model, messages, rendering, attrs.evolve(sampling, max_tokens=room))
-            return await self._reply("chat", body, question, watch)
+            return await self._reply("chat", body, question, request.watch)
 
-    async def _rendered(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        watch: Watch | None,
-        refusal: str,
-    ) -> Reply:
+    async def _sample_rendered(self, request: SampleRequest, refusal: str) -> Reply:
         """Sample a turn after messages, which are rendered first and go by ids; media raise `refusal`."""
+        messages = request.messages or ()
         if is_multimodal(messages):
             raise UnsupportedError(refusal, parameter="sampling")
-        ids = await self.render(messages, rendering, add_generation_prompt=True)
-        return await self.from_ids(ids, sampling, rendering, watch=watch)
+        ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
+        return await self.sample(request.after(ids))
 
     async def _folder(self) -> Family | None:
         """Return the model's folder, with SGLang's prompts, where the server has no tokenizer."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from tito_io.engines.media import PromptMedium, checked_reply
-from tito_io.engines.protocol import Delta, InvalidReplyError, Reply
+from tito_io.engines.media import checked_reply
+from tito_io.engines.protocol import Delta, InvalidReplyError, PromptMedium, Reply
 from tito_io.engines.replies.chunks import choice_text
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.shapes import Logprobs, Shape, settled

@@ -32,18 +32,19 @@ from tito_io.engines.grammar import (
     with_reasoning,
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
-from tito_io.engines.media import PromptMedium, unsupported, with_blanks
+from tito_io.engines.media import unsupported, with_blanks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     EngineError,
     InvalidReplyError,
+    PromptMedium,
     Rendering,
     Reply,
     RequestError,
+    SampleRequest,
     Sampling,
     UnsupportedError,
     Watch,
-    check_watch,
     watch_whole,
     watch_with,
 )
@@ -199,19 +200,13 @@ class VLLM(HttpEngine):
             raise TemplateRefused("the server renders no such messages with images") from error
         return collapsed(self._check(RENDER, answer), answer, media)
 
-    async def from_messages(
-        self,
-        messages: Sequence[Message],
-        rendering: Rendering,
-        sampling: Sampling,
-        *,
-        watch: Watch | None = None,
-    ) -> Reply:
+    async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages that the server renders."""
         model, parser = await self.served(), await self._turn_parser()
+        sampling, rendering = request.sampling, request.rendered_with
         stopping = await self._chat_bound(await parser.with_stops(sampling), rendering)
-        body = requests.chat(model.name, messages, rendering, stopping)
-        reply = await self._reply("chat", body, Question(stopping), watch)
+        body = requests.chat(model.name, request.messages or (), rendering, stopping)
+        reply = await self._reply("chat", body, Question(stopping), request.watch)
         room = None if model.max_model_len is None else model.max_model_len - len(reply.prompt_ids)
         limits = [size for size in (room, sampling.max_tokens) if size is not None]
         reply = self._endings.corrected(reply, min(limits, default=None))
@@ -499,7 +494,6 @@ class VLLM(HttpEngine):
         self, route: str, body: Mapping[str, Any], question: Question, watch: Watch | None
     ) -> Reply:
         """Return the reply to a request; with `watch`, streamed where the version loses no id by that."""
-        check_watch(watch)
         path, shape = ENDPOINTS[route]
         request = VllmRequest(
             wire=self._wire,

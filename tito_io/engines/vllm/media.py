@@ -20,8 +20,7 @@ import attrs
 from tito_core import InputError
 from tito_core.media.expansion import collapse
 from tito_core.media.ranges import MediaRange, Placeholders
-from tito_io.engines.media import PromptMedium
-from tito_io.engines.protocol import EngineError, RequestError
+from tito_io.engines.protocol import EngineError, PromptMedium, RequestError
 from tito_io.engines.replies.invariants import Check
 
 MOST_MISSES = 2

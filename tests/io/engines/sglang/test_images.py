@@ -11,8 +11,8 @@ from tests.io.engines.recorded_images import EXCHANGES, PAD, media_of, medium
 from tests.io.engines.sglang.sglang_server import complained, mocked
 from tito_core import InputError
 from tito_core.media.ranges import MediaRange, Placeholders
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium
-from tito_io.engines.protocol import InvalidReplyError, OverlongError, Rendering, Sampling
+from tito_io.engines.media import MediaUnsupportedError
+from tito_io.engines.protocol import InvalidReplyError, OverlongError, PromptMedium, Rendering, Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.engine import MEDIA_SENT
 from tito_io.engines.sglang.requests import GENERATE

@@ -20,12 +20,13 @@ from tito_core import InputError, Reason, Refusal, TemplateRefused
 from tito_core.media.first_prompt import first_prompt
 from tito_core.media.ranges import MediaRange, Placeholders
 from tito_core.media.wider_ranges import ranges_seen
-from tito_io.engines.media import MediaUnsupportedError, PromptMedium, check_seen, sample_with_media
+from tito_io.engines.media import MediaUnsupportedError, check_seen
 from tito_io.engines.protocol import (
     Delta,
     EngineAnswer,
     InvalidReplyError,
     OverlongError,
+    PromptMedium,
     Rendering,
     RequestError,
     Sampling,
@@ -394,7 +395,7 @@ async def test_an_answer_without_ranges_is_an_error_with_the_reply() -> None:
 async def test_the_embedded_engine_is_refused_by_name() -> None:
     engine = embedded()
     with pytest.raises(MediaUnsupportedError, match="vLLM takes images beside ids by its routes generate"):
-        await sample_with_media(engine, [PAD], [medium("a", 0)], Sampling(max_tokens=1))
+        await engine.from_ids_with_media([PAD], [medium("a", 0)], Sampling(max_tokens=1))
     await engine.aclose()
 
 
