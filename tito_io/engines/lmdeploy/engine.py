@@ -7,23 +7,17 @@ return none. It has no route that renders: messages are rendered and parsed in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any
 
 from tito_core import InputError
-from tito_io.engines.family_engine import FamilyEngine
-from tito_io.engines.grammar import check_unconstrained
-from tito_io.engines.http_engine import Connection, ServedModel, TurnAfterIds
-from tito_io.engines.protocol import Reply
-from tito_io.engines.replies.output_parser import OutputFormat
-from tito_io.engines.replies.stop_tokens import may_stop
-from tito_io.engines.turn_request import Question
-from tito_io.families.family import Family
+from tito_io.engines.http_engine import ServedModel, TurnAfterIds
+from tito_io.engines.ids_server import IdsServer
 
 from .replies import GenerateRequest
 from .requests import GENERATE, generation
 
 
-class LMDeploy(FamilyEngine):
+class LMDeploy(IdsServer):
     """LMDeploy's server, `lmdeploy serve api_server`, from 0.18 on.
 
     Nothing is sent before a method is called. A turn is sampled from the model's own distribution: samplers
@@ -61,19 +55,9 @@ class LMDeploy(FamilyEngine):
     name: str = "lmdeploy"
     renders_as: str = "lmdeploy"
     title = "LMDeploy"
-    needs_max_tokens = False
-
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        family: Family,
-        logprobs: bool = True,
-        output_format: OutputFormat | None = None,
-        **connection: Unpack[Connection],
-    ) -> None:
-        super().__init__(base_url, family=family, output_format=output_format, **connection)
-        self._logprobs = logprobs
+    route = GENERATE
+    request = GenerateRequest
+    no_grammar = "/generate takes no grammar"
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
         """Return the base model, which the server lists first (`serve/openai/utils.py`, `get_model_list`)."""
@@ -85,22 +69,6 @@ class LMDeploy(FamilyEngine):
             )
         return found
 
-    async def _sample(self, turn: TurnAfterIds) -> Reply:
-        """Sample a turn by `/generate`; the message is parsed here."""
-        check_unconstrained(turn.sampling, "LMDeploy", "/generate takes no grammar")
-        body = generation(turn, self.family.stop_ids, logprobs=self._logprobs)
-        parser = await self.output_parser()
-        watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
-        request = GenerateRequest(
-            wire=self._wire,
-            path=GENERATE,
-            body=body,
-            vocab_size=await self._vocabulary_size(),
-            question=Question(turn.sampling, turn.ids),
-            conversation=turn.sampling.conversation,
-            decode=self.family.decode,
-            stops=may_stop(self.family, turn.sampling.stop_ids),
-            logprobs=self._logprobs,
-        )
-        reply = await self._send(request, watch, GENERATE)
-        return await self._with_messages(reply, turn.rendering)
+    def _body(self, turn: TurnAfterIds) -> dict[str, Any]:
+        """Return the body that requests a turn after ids."""
+        return generation(turn, self.family.stop_ids, logprobs=self._logprobs)

@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
+from tito_io.engines.ids_server import IdsRequest
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
-    EmptyReplyError,
     Reply,
     RequestError,
     Usage,
@@ -23,10 +23,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.replies import sglang_meta
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_text import until_stop
-from tito_io.engines.replies.stop_tokens import check_stop_token
 from tito_io.engines.replies.text_stream import Decode, TextStream
-from tito_io.engines.turn_request import Question, ReplyPart, TurnRequest, partial_reply
 
 NO_LOGPROBS = "not enabled logprobs_mode"
 """What an engine answers that was started without them (`generate.py`, `check_request`)."""
@@ -70,21 +67,8 @@ def end_kind(check: Check, meta: Mapping[str, Any]) -> str | None:
     return None if reason is None else check.get(reason, "type", str)
 
 
-@attrs.frozen(kw_only=True)
-class GenerateRequest(TurnRequest):
-    """One request for a turn.
-
-    Attributes:
-        question: What was requested.
-        decode: Returns the text of ids.
-        stops: The ids that may end a turn.
-        logprobs: Whether log-probabilities were requested.
-    """
-
-    question: Question
-    decode: Decode
-    stops: frozenset[int]
-    logprobs: bool
+class GenerateRequest(IdsRequest):
+    """One request for a turn."""
 
     async def reply(self, watch: Watch | None) -> Reply:
         """Send the request; return the reply."""
@@ -123,35 +107,20 @@ class GenerateRequest(TurnRequest):
             error = self._aborted(check, "the engine aborted the turn")
             error.partial = self.partial(check, body)
             raise error
-        if not ids:
-            raise EmptyReplyError(f"{self.where}: the turn has no ids at all", check.answer, where=self.where)
-        if not self.body.get("ignore_eos"):  # with it, the server calls no end a stop
-            check_stop_token(check, ids, finish, self.stops)
-        reply = Reply(
-            prompt_ids=self.question.sent or (),
-            completion_ids=ids,
-            logprobs=sglang_meta.triples(check, meta, ids) if self.logprobs else None,
-            message=None,
-            text="",
-            finish_reason=finish,
-            usage=self._usage(check, meta, len(ids)),
-            stop_reason=ids[-1] if finish == "stop" else None,
-            raw=body,
-        )
-        return attrs.evolve(reply, text=until_stop(reply, self.decode))
+        self.check_end(check, ids, finish)
+        logprobs = sglang_meta.triples(check, meta, ids) if self.logprobs else None
+        return self.turn(ids, finish, logprobs, self._usage(check, meta, len(ids)), body)
 
     def partial(self, check: Check, body: Any) -> Reply | None:
         """Return what was received of a turn when it broke; None where no id was received."""
-        ids = body["output_ids"]
         entries = body["meta_info"].get("output_token_logprobs")
         listed = entries if isinstance(entries, list) else []
         values = [entry[0] for entry in listed if isinstance(entry, list) and entry]
-        part = ReplyPart(ids, values, self.decode(ids))
-        return partial_reply(check, self.question.sent or (), [part], body)
+        return self.received(check, [(body["output_ids"], values)], body)
 
     def _usage(self, check: Check, meta: Mapping[str, Any], sampled: int) -> Usage:
         """Return the counts, which must be those of the ids. The server takes a list of ids as it is."""
-        prompt = len(self.question.sent or ())
+        prompt = len(self.sent)
         check.count("counted prompt ids", check.get(meta, "prompt_tokens", int), "prompt ids", prompt)
         counted = check.get(meta, "completion_tokens", int)
         check.count("counted sampled ids", counted, "sampled ids", sampled)

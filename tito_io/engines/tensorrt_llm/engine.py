@@ -7,22 +7,16 @@ parsed in this process.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from tito_io.engines.family_engine import FamilyEngine
-from tito_io.engines.grammar import check_unconstrained
-from tito_io.engines.http_engine import Connection, TurnAfterIds
-from tito_io.engines.protocol import Reply
-from tito_io.engines.replies.output_parser import OutputFormat
-from tito_io.engines.replies.stop_tokens import may_stop
-from tito_io.engines.turn_request import Question
-from tito_io.families.family import Family
+from tito_io.engines.http_engine import TurnAfterIds
+from tito_io.engines.ids_server import IdsServer
 
 from .replies import CompletionRequest
 from .requests import COMPLETIONS, completion
 
 
-class TensorRTLLM(FamilyEngine):
+class TensorRTLLM(IdsServer):
     """TensorRT-LLM's server, `trtllm-serve`.
 
     Nothing is sent before a method is called. A server that returns no ids on `/v1/completions` is refused at
@@ -56,36 +50,10 @@ class TensorRTLLM(FamilyEngine):
     name: str = "tensorrt-llm"
     renders_as: str = "tensorrt-llm"
     title = "TensorRT-LLM"
-    needs_max_tokens = False
+    route = COMPLETIONS
+    request = CompletionRequest
+    no_grammar = "whether it can depends on how it was started"
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        family: Family,
-        logprobs: bool = True,
-        output_format: OutputFormat | None = None,
-        **connection: Unpack[Connection],
-    ) -> None:
-        super().__init__(base_url, family=family, output_format=output_format, **connection)
-        self._logprobs = logprobs
-
-    async def _sample(self, turn: TurnAfterIds) -> Reply:
-        """Sample a turn by `/v1/completions`; the message is parsed here."""
-        check_unconstrained(turn.sampling, "TensorRT-LLM", "whether it can depends on how it was started")
-        body = completion(turn, self.family.stop_ids, logprobs=self._logprobs)
-        parser = await self.output_parser()
-        watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
-        request = CompletionRequest(
-            wire=self._wire,
-            path=COMPLETIONS,
-            body=body,
-            vocab_size=await self._vocabulary_size(),
-            question=Question(turn.sampling, turn.ids),
-            conversation=turn.sampling.conversation,
-            decode=self.family.decode,
-            stops=may_stop(self.family, turn.sampling.stop_ids),
-            logprobs=self._logprobs,
-        )
-        reply = await self._send(request, watch, COMPLETIONS)
-        return await self._with_messages(reply, turn.rendering)
+    def _body(self, turn: TurnAfterIds) -> dict[str, Any]:
+        """Return the body that requests a turn after ids."""
+        return completion(turn, self.family.stop_ids, logprobs=self._logprobs)

@@ -11,13 +11,12 @@ from typing import Any
 
 import attrs
 
-from tito_io.engines.protocol import AbortedError, Delta, EmptyReplyError, Reply, Usage
+from tito_io.engines.ids_server import IdsRequest
+from tito_io.engines.protocol import AbortedError, Delta, Reply, Usage
 from tito_io.engines.replies.chunks import chunk_logprobs
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.output_text import until_stop
-from tito_io.engines.replies.stop_tokens import check_stop_token
 from tito_io.engines.replies.text_stream import Decode, TextStream
-from tito_io.engines.turn_request import ChunkStream, Question, ReplyPart, TurnRequest, partial_reply
+from tito_io.engines.turn_request import ChunkStream
 
 ABORTED = ("timeout", "not_finished")
 """Ends of a turn beside `stop`, `length` and `cancelled` (`executor/result.py`, `_handle_sequence`)."""
@@ -43,21 +42,8 @@ class TextlessChunks(ChunkStream):
         return found
 
 
-@attrs.frozen(kw_only=True)
-class CompletionRequest(TurnRequest):
-    """One request for a turn.
-
-    Attributes:
-        question: What was requested.
-        decode: Returns the text of ids.
-        stops: The ids that may end a turn.
-        logprobs: Whether log-probabilities were requested.
-    """
-
-    question: Question
-    decode: Decode
-    stops: frozenset[int]
-    logprobs: bool
+class CompletionRequest(IdsRequest):
+    """One request for a turn."""
 
     def open_stream(self) -> TextlessChunks:
         """Return what puts a streamed answer together."""
@@ -73,7 +59,7 @@ class CompletionRequest(TurnRequest):
                     "/v1/completions; use a newer one"
                 )
         ids = [check.ids(choice, "token_ids") for choice in choices]
-        usage = check.counted(body, len(self.question.sent or ()), sum(map(len, ids)))
+        usage = check.counted(body, len(self.sent), sum(map(len, ids)))
         first, *others = (self._turn(check, *pair, usage, body) for pair in zip(choices, ids, strict=True))
         reply = attrs.evolve(first, siblings=tuple(others))
         if any(turn.finish_reason == "abort" for turn in (first, *others)):
@@ -98,24 +84,11 @@ class CompletionRequest(TurnRequest):
         """Return one turn, without a message."""
         ended = "abort" if choice.get("finish_reason") in ABORTED else choice.get("finish_reason")
         finish = check.finish_reason({"finish_reason": ended})
-        if not ids and finish != "abort":
-            raise EmptyReplyError(f"{self.where}: a turn has no ids at all", check.answer, where=self.where)
-        check_stop_token(check, ids, finish, self.stops)
+        self.check_end(check, ids, finish)
         named = check.stop_reason(choice.get("stop_reason"))
         if named is not None and (finish != "stop" or ids[-1:] != (named,)):
             check.fail("the answer names another stop than the last id")
-        reply = Reply(
-            prompt_ids=self.question.sent or (),
-            completion_ids=ids,
-            logprobs=self._logprobs(check, choice, len(ids)),
-            message=None,
-            text="",
-            finish_reason=finish,
-            usage=usage,
-            stop_reason=ids[-1] if finish == "stop" else None,
-            raw=body,
-        )
-        return attrs.evolve(reply, text=until_stop(reply, self.decode))
+        return self.turn(ids, finish, self._logprobs(check, choice, len(ids)), usage, body)
 
     def _logprobs(self, check: Check, choice: dict[str, Any], count: int) -> tuple[float | None, ...] | None:
         if not self.logprobs:
@@ -125,8 +98,5 @@ class CompletionRequest(TurnRequest):
 
     def partial(self, check: Check, body: Any) -> Reply | None:
         """Return what was received of a turn when its stream broke; None where no id was received."""
-        parts = [
-            ReplyPart(choice.get("token_ids") or (), chunk_logprobs(choice), "") for choice in body["choices"]
-        ]
-        named = [attrs.evolve(part, text=self.decode(part.ids)) for part in parts]
-        return partial_reply(check, self.question.sent or (), named, body)
+        parts = [(choice.get("token_ids") or (), chunk_logprobs(choice)) for choice in body["choices"]]
+        return self.received(check, parts, body)

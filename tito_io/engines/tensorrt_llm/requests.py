@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tito_io.engines.http_engine import TurnAfterIds
+from tito_io.engines.ids_server import Keys
 from tito_io.engines.openai_fields import sampling_keys
-from tito_io.engines.protocol import Sampling, UnsupportedError
 
 COMPLETIONS = "/v1/completions"
 
@@ -20,30 +20,26 @@ FIXED: Mapping[str, Any] = {
     "detokenize": False,  # ids come in place of text
     "include_stop_str_in_output": True,  # or the ids of a stop are cut off (`executor/result.py`)
 }
-KNOWN = frozenset(
-    (
+KEYS = Keys(
+    known={
         *("conversation_params", "frequency_penalty", "ignore_eos", "logit_bias", "min_p", "min_tokens"),
-        *(
-            "presence_penalty",
-            "priority",
-            "prompt_ignore_length",
-            "repetition_penalty",
-            "thinking_token_budget",
-        ),
-        *("top_k", "top_p", "top_p_min"),
-    )
-)
-"""Keys of `Sampling.extra` that the route reads, and that leave ids and log-probabilities whole."""
-OWNED = frozenset(
-    (
+        *("presence_penalty", "priority", "prompt_ignore_length", "repetition_penalty"),
+        *("thinking_token_budget", "top_k", "top_p", "top_p_min"),
+    },
+    owned={
         *FIXED,
         *("add_special_tokens", "best_of", "disaggregated_params", "echo", "logprobs", "lora_request"),
         *("max_tokens", "model", "n", "prompt", "return_context_logits", "seed", "skip_special_tokens"),
         *("stop", "stop_token_ids", "stream", "stream_options", "suffix", "temperature"),
         *("truncate_prompt_tokens", "use_beam_search"),
-    )
+    },
+    unknown="the server refuses keys like this",
+    lacks={
+        "stop": "where it returns ids it looks for the ids of a string, and misses other ids that spell it; "
+        "pass `stop_ids`"
+    },
+    lacks_streamed={"n": "its streams repeat ids of turns that stand still; ask without `watch`"},
 )
-"""Keys that `Sampling.extra` may not hold: the adapter sets them, or the answer would not match the ids."""
 
 
 def completion(turn: TurnAfterIds, stop_ids: Sequence[int], *, logprobs: bool) -> dict[str, Any]:
@@ -52,37 +48,9 @@ def completion(turn: TurnAfterIds, stop_ids: Sequence[int], *, logprobs: bool) -
     Without `max_tokens` the server samples to the context's end (`executor/base_worker.py`).
     """
     sampling = turn.sampling
-    check_supported(sampling, streamed=turn.watch is not None)
-    keys = sampling_keys(sampling, turn.max_tokens, OWNED)
+    KEYS.check("TensorRT-LLM", sampling, streamed=turn.watch is not None)
+    keys = sampling_keys(sampling, turn.max_tokens, KEYS.owned)
     ends = {*sampling.stop_ids, *(() if sampling.extra.get("ignore_eos") else stop_ids)}
     body = {"model": turn.model.name, "prompt": turn.ids, **FIXED, **keys, **sampling.extra}
     body |= {"logprobs": 1} if logprobs else {}
     return {**body, "stop_token_ids": sorted(ends)} if ends else body
-
-
-def check_supported(sampling: Sampling, *, streamed: bool) -> None:
-    """Raise `UnsupportedError` for parameters that the route does otherwise than asked."""
-    for name, why in _lacking(sampling, streamed=streamed):
-        raise UnsupportedError(
-            f"{name} does not work with TensorRT-LLM: {why}. Nothing was sent", parameter="sampling"
-        )
-
-
-def _lacking(sampling: Sampling, *, streamed: bool) -> Sequence[tuple[str, str]]:
-    """Return the parameters that cannot be honoured, and why."""
-    found = []
-    if sampling.stop:
-        why = (
-            "where it returns ids it looks for the ids of a string, and misses other ids that spell it; "
-            "pass `stop_ids`"
-        )
-        found.append(("Sampling.stop", why))
-    if sampling.n > 1 and streamed:
-        why = "its streams repeat ids of turns that stand still; ask without `watch`"
-        found.append(("Sampling.n", why))
-    unknown = sorted(sampling.extra.keys() - KNOWN - OWNED)
-    if unknown:
-        found.append(
-            (f"Sampling.extra: {unknown[0]!r:.60}", "the server refuses keys like this; leave it out")
-        )
-    return found
