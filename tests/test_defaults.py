@@ -105,6 +105,7 @@ STATED: dict[str, dict[str, Any]] = {
         "body_bytes": 64 << 20,
         "containers": 200_000,
         "scalars": 500_000,
+        "messages": 12_288,
         "header_bytes": 32 << 10,
         "turns": 4096,
         "nodes": 16384,

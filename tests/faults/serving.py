@@ -261,6 +261,26 @@ FAULTS = (
         (f"{ROOM}/test_bodies.py", "-k", "other_requests"),
     ),
     SERVING(
+        "any number of messages is read",
+        "serve/app.py",
+        "body = await gateway.messages(request)",
+        "body = await gateway.json(request)",
+        (f"{ROOM}/test_bodies.py", "-k", "messages"),
+    ),
+    SERVING(
+        "the parts of a message are not counted",
+        "serve/body.py",
+        "count += len(level) - len(inside)",
+        "count += len(level)",
+        (f"{ROOM}/test_bodies.py", "-k", "messages"),
+    ),
+    TURN(
+        "a conversation that is continued by an id grows without end",
+        right="if len(messages) > self.limits.messages:",
+        wrong="if False:",
+        suites=(f"{ROOM}/test_bodies.py", "-k", "stored_conversation"),
+    ),
+    SERVING(
         "a half-sent request keeps its connection",
         "serve/connections.py",
         "elif self._deadline is None:",

@@ -211,7 +211,7 @@ def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = N
 async def _turn(gateway: Gateway, request: Request, dialect: Dialect) -> Response:
     """Answer with a turn; a session that the client names itself is opened by its first turn."""
     name = await gateway.session_name(request, opening=True)
-    body = await gateway.json(request)
+    body = await gateway.messages(request)
     plain = _dialect(gateway, request) is None
     # Starlette calls a response as ASGI does.
     application: Any = TurnResponse(gateway, dialect, name, body, plain_errors=plain)
@@ -403,7 +403,7 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
     if "session" in request.path_params:
         await _check_session(gateway, request)
     await gateway.session_name(request)
-    parsed = dialect.parse_count(await gateway.json(request))
+    parsed = dialect.parse_count(await gateway.messages(request))
     gateway.ignored.count(dialect.name, parsed.ignored)
     prompt = gateway.turns.noise.clean(parsed.messages, parsed.tools)
     args = parse_sampling(parsed.sampling).template_args

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +20,10 @@ SMALL = 64 << 10
 """A body that is no longer than this, in bytes, is parsed at once. It takes a few milliseconds at most."""
 PIECE = 16 << 10
 """How many bytes are decoded or counted at once; of gzip, they stand for 16 MiB at most."""
+MESSAGES = ("contents", "input", "messages")
+"""The fields with a request's messages, in all APIs."""
+PARTS = ("content", "parts")
+"""The fields with a message's parts. A part may have parts."""
 OPENINGS, SEPARATORS = (b"[", b"{"), (b",", b":")
 """Each list or object begins with one of the former. Keys and values are separated by the latter."""
 
@@ -115,6 +119,35 @@ def parsed(data: bytes, limits: GatewayLimits) -> Any:
     except orjson.JSONDecodeError as error:
         text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
         raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
+
+
+def check_messages(body: Mapping[str, Any], most: int) -> None:
+    """Raise `RequestRefused` for more than `most` messages, before any is read.
+
+    >>> check_messages({"input": [{"role": "user", "content": [{}, {}]}]}, 1)
+    Traceback (most recent call last):
+    tito_io.serve.refusals.RequestRefused: messages and parts in input: 2, and at most 1; raise --max-messages
+    """
+    for name in MESSAGES:
+        given = body.get(name)
+        count = _messages(given) if isinstance(given, list) else 0
+        if count > most:
+            raise limit_reached(f"messages and parts in {name}", count, most, "--max-messages", name)
+
+
+def _messages(given: Sequence[Any]) -> int:
+    """Return how many messages there are, where one of several parts counts as so many."""
+    count, level = 0, given
+    while level:
+        inside = [parts for one in level if (parts := _parts(one))]
+        count += len(level) - len(inside)
+        level = [part for parts in inside for part in parts]
+    return count
+
+
+def _parts(message: Any) -> list[Any]:
+    found = map(message.get, PARTS) if isinstance(message, dict) else ()
+    return next((parts for parts in found if isinstance(parts, list)), [])
 
 
 def _check_values(data: bytes, limits: GatewayLimits) -> None:

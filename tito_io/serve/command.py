@@ -277,6 +277,11 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     "--max-containers", LIMITS.containers, "Most lists and objects in a request body; more get status 429."
 )
 @_limit("--max-scalars", LIMITS.scalars, "Most keys and values in a request body; more get status 429.")
+@_limit(
+    "--max-messages",
+    LIMITS.messages,
+    "Most messages in a request, one of several parts counted as so many; more get status 429.",
+)
 @_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
 @_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
 @_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
@@ -326,6 +331,7 @@ def serve(**given: Any) -> None:
         body_bytes=given.pop("max_body") * MIB,
         containers=given.pop("max_containers"),
         scalars=given.pop("max_scalars"),
+        messages=given.pop("max_messages"),
         turns=given.pop("max_turns"),
         nodes=given.pop("max_nodes"),
         tokens=given.pop("max_tokens"),

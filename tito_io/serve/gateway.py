@@ -28,7 +28,7 @@ from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .auth import ApiKeys, unknown_key
 from .backend import Backend
-from .body import SMALL, decoded, parsed
+from .body import MESSAGES, SMALL, check_messages, decoded, parsed
 from .client_noise import DEFAULT, NoiseFilter, NoiseRule
 from .fetch import ImageFetcher
 from .ignored import IgnoredCounter
@@ -48,12 +48,8 @@ READERS = 2
 """Few, since the JSON reader lets no other thread run until it is done."""
 
 
-NEEDED = frozenset(("contents", "input", "messages"))
-"""Fields without which no request of an API can be answered."""
-
-
 def _not_needed(_: object, __: object, names: Collection[str]) -> None:
-    for name in sorted(NEEDED & {*names}):
+    for name in sorted({*MESSAGES} & {*names}):
         raise InputError(f"ignore: without {name!r} requests cannot be answered; leave it out")
 
 
@@ -181,6 +177,13 @@ class Gateway:
         body = parsed(raw, limits) if len(raw) <= SMALL else await self._in_thread(parsed, raw, limits)
         if not isinstance(body, dict):
             raise bad_request(f"the body is {json_kind(body)}, and a JSON object is needed")
+        return body
+
+    async def messages(self, request: Request) -> dict[str, Any]:
+        """Return the body of a request with messages, of which there are not too many."""
+        body = await self.json(request)
+        for one in (body, *(value for value in body.values() if isinstance(value, dict))):
+            check_messages(one, self.options.limits.messages)  # Google's `countTokens` may nest a request
         return body
 
     async def _in_thread(self, function: Callable[..., T], *given: Any) -> T:

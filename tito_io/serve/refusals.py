@@ -45,6 +45,8 @@ class GatewayLimits:
         body_bytes: Longest request body. A chat repeats its whole history, at about four bytes an id.
         containers: Most lists and objects in a request body. No other request runs while they are built.
         scalars: Most keys and values in a request body; the first value of each list is not counted.
+        messages: Most messages in a request, and in a conversation that it continues by an id: three for each
+            of `turns`. A message of several parts counts as so many. All are read before any other request.
         header_bytes: Longest headers together; a session's name and a key are all that is read of them.
         turns: Most assistant messages in one prompt.
         nodes: Most committed turns of a session, all branches together.
@@ -64,6 +66,7 @@ class GatewayLimits:
     body_bytes: int = 64 * MIB
     containers: int = 200_000
     scalars: int = 500_000
+    messages: int = 12_288
     header_bytes: int = 32_768
     turns: int = 4_096
     nodes: int = 16_384
@@ -147,17 +150,19 @@ def no_websocket() -> RequestRefused:
     return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "WebSocketError", text, headers=headers)
 
 
-def limit_reached(what: str, count: int | None, most: int, option: str) -> RequestRefused:
+def limit_reached(
+    what: str, count: int | None, most: int, option: str, parameter: str | None = None
+) -> RequestRefused:
     """Return the error for a `count` over a limit; `option` of `tito serve` raises the limit.
 
-    `count` is None where counting ended at the limit.
+    `count` is None where counting ended at the limit, `parameter` the field that is too long.
 
     >>> str(limit_reached("images in this prompt", None, 999, "--max-images"))
     'images in this prompt: at most 999; raise --max-images'
     """
     counted = "" if count is None else f"{count}, and "
     text = f"{what}: {counted}at most {most}; raise {option}"
-    return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text)
+    return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text, parameter=parameter)
 
 
 def body_too_long(most: int, length: int | None = None) -> RequestRefused:

@@ -148,6 +148,9 @@ class TurnTaker:
         asked = request.sampling.get("n")
         session.check_limits(asked if isinstance(asked, int) else 1)
         messages = _conversation(session, request)
+        if len(messages) > self.limits.messages:
+            what = "messages in this conversation"
+            raise limit_reached(what, len(messages), self.limits.messages, "--max-messages")
         images = (part for part in media_parts(messages) if not isinstance(part.get("content"), list))
         shown = len([*islice(images, self.limits.images + 1)])  # of too many, no more are looked at
         if shown > self.limits.images:

@@ -35,7 +35,7 @@ from tito_io.serve.store import MemoryStore, Store
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
 
 
-def user(text: str = "more") -> dict[str, Any]:
+def user(text: Any = "more") -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 

@@ -6,6 +6,7 @@ import gzip
 import threading
 import time
 import tracemalloc
+from itertools import product
 from typing import Any
 
 import anyio
@@ -14,10 +15,12 @@ import httpx2
 import orjson
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, client, scripted_gateway
+from tests.io.serve.gateway import HELLO, Scripted, client, scripted_gateway, user
 from tests.io.serve.gateway_process import started
+from tito_io.dialects import Anthropic, Chat, Google, Responses
 from tito_io.serve import body, gateway
-from tito_io.serve.body import MEMBERS, SMALL, decoded, parsed
+from tito_io.serve.body import MEMBERS, MESSAGES, SMALL, decoded, parsed
+from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
 
 MIB = 1 << 20
@@ -34,6 +37,25 @@ ATTACKS: dict[str, tuple[bytes, str, str]] = {
     "zeros after a gzip member": (EMPTY + bytes(60 * MIB), "gzip", "is not valid gzip"),
 }
 PADDING = b" " * SMALL
+TEXT = {"type": "text", "text": "x"}
+THREE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "chat": ("/v1/chat/completions", {"messages": [user()] * 3}, "param"),
+    "chat of parts": ("/v1/chat/completions", {"messages": [user([TEXT] * 3)]}, "param"),
+    "anthropic": ("/v1/messages", {"messages": [user([TEXT]), user([TEXT] * 2)]}, "type"),
+    "responses": ("/v1/responses", {"input": [user(), user(), user()]}, "param"),
+    "google": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "x"}] * 3}]},
+        "status",
+    ),
+    "count of anthropic": ("/v1/messages/count_tokens", {"messages": [user()] * 3}, "type"),
+    "count of google": (
+        "/v1beta/models/m:countTokens",
+        {"generateContentRequest": {"contents": [{"parts": [{"text": "x"}] * 3}]}},
+        "status",
+    ),
+}
+"""Requests of three messages or parts by their API, and a field of its errors."""
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -124,3 +146,51 @@ def test_a_gzip_body_may_have_just_so_many_members() -> None:
     assert decoded(member * MEMBERS, "gzip", 1000) == b"x" * MEMBERS
     with pytest.raises(RequestRefused, match="compress it as one"):
         decoded(member * (MEMBERS + 1), "gzip", 1000)
+
+
+def messages_gateway(most: int) -> tuple[Scripted, gateway.Gateway]:
+    """Return a gateway that takes so many messages, and its engine."""
+    engine = Scripted()
+    limits = attrs.evolve(LIMITS, messages=most)
+    return engine, scripted_gateway(engine, choices=GatewayOptions(limits=limits))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", THREE)
+async def test_a_request_of_too_many_messages_is_refused_before_they_are_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked, field = THREE[name]
+    _, served = messages_gateway(2)
+    for dialect, read in product((Chat, Anthropic, Responses, Google), ("parse", "parse_count")):
+        monkeypatch.setattr(dialect, read, None, raising=False)
+    async with client(served) as http:
+        answer = await http.post(path, json={**asked, "max_tokens": 3}, headers={"x-tito-session": "a"})
+    assert answer.status_code == 429
+    assert ": 3, and at most 2; raise --max-messages" in answer.json()["error"]["message"]
+    assert answer.json()["error"][field] in (*MESSAGES, "rate_limit_error", "RESOURCE_EXHAUSTED")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", THREE)
+async def test_a_request_of_just_so_many_messages_is_answered(name: str) -> None:
+    path, asked, _ = THREE[name]
+    _, served = messages_gateway(3)
+    async with client(served) as http:
+        answer = await http.post(path, json=asked, headers={"x-tito-session": "a"})
+    assert "--max-messages" not in answer.text
+
+
+@pytest.mark.anyio
+async def test_a_stored_conversation_that_is_continued_has_just_so_many_messages_too() -> None:
+    engine, served = messages_gateway(4)
+    async with client(served) as http:
+        asked: dict[str, Any] = {"input": "Where is the bridge?"}
+        statuses = []
+        for _ in range(3):
+            answer = await http.post("/v1/responses", json=asked, headers={"x-tito-session": "a"})
+            statuses.append(answer.status_code)
+            asked = {"input": "And now?", "previous_response_id": answer.json().get("id")}
+    assert statuses == [200, 200, 429]
+    assert "messages in this conversation: 5, and at most 4; raise --max-messages" in answer.text
+    assert len(engine.asked) == 2

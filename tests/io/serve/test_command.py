@@ -540,7 +540,7 @@ async def test_each_option_is_a_choice_of_the_gateway(
     words += " --max-tokens 5 --max-media 6 --max-images 10"
     words += " --max-sessions 7 --max-calls 8 --max-idle 9.5"
     words += " --max-connections 11 --header-timeout 1.5 --body-timeout 2.5"
-    words += " --max-containers 12 --max-scalars 13"
+    words += " --max-containers 12 --max-scalars 13 --max-messages 14"
     options = given(monkeypatch, *words.split())
     gateway = await command.gateway_of(options)
     assert gateway.options.spans is not None
@@ -559,6 +559,7 @@ async def test_each_option_is_a_choice_of_the_gateway(
             connections=11,
             containers=12,
             scalars=13,
+            messages=14,
             header_seconds=1.5,
             body_seconds=2.5,
         ),
