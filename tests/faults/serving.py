@@ -261,6 +261,20 @@ FAULTS = (
         (f"{ROOM}/test_bodies.py", "-k", "other_requests"),
     ),
     SERVING(
+        "a field that no store can write is read",
+        "serve/gateway.py",
+        "        if deep is not None:\n            raise too_deep",
+        "        if False:\n            raise too_deep",
+        (f"{ROOM}/test_requests.py", "-k", "nests"),
+    ),
+    SERVING(
+        "a text that nests too deep ends the sampler of tools",
+        "embedded/reply.py",
+        "AttributeError, RecursionError):",
+        "AttributeError):",
+        (f"{ROOM}/test_requests.py", "-k", "nests"),
+    ),
+    SERVING(
         "any number of messages is read",
         "serve/app.py",
         "body = await gateway.messages(request)",

@@ -191,7 +191,7 @@ def _decoded(raw: bytes) -> Any:
     except json.JSONDecodeError as error:
         place = f"body.{error.pos}"
         raise invalid("json_invalid", place, "JSON decode error", {}, {"error": error.msg}) from error
-    except UnicodeError as error:
+    except (UnicodeError, RecursionError) as error:
         raise HTTPException(400, "There was an error parsing the body") from error
     return body
 

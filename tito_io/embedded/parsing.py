@@ -109,7 +109,7 @@ def _calls(content: str) -> tuple[ParsedCall, ...]:
     try:
         calls = [json.loads(closed or unclosed) for closed, unclosed in CALL_BODY.findall(content)]
         found = [(call["name"], json.dumps(call["arguments"], ensure_ascii=False)) for call in calls]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ()
     named = all(isinstance(name, str) for name, _ in found)
     return tuple(ParsedCall(name, arguments) for name, arguments in found) if named else ()
@@ -186,7 +186,7 @@ def _call_bodies(content: str) -> Iterator[tuple[str, bool]]:
         body, closed, after = rest.partition(END_TOOL_CALL)
         certain = (body if closed else body[: len(body) - tag_begun(body, END_TOOL_CALL)]).strip()
         whole = bool(closed)
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             json.loads(certain)
             whole = True
         yield certain, whole

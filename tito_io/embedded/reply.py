@@ -106,7 +106,8 @@ def _tools(ids: Sequence[int], words: Vocabulary) -> tuple[Tool, ...]:
     listed = TOOLS.search(text) if text.startswith(START_OF_TURN + "system\n") else None
     tools = []
     for line in listed.group(1).split("\n") if listed else ():
-        with suppress(ValueError, TypeError, KeyError, AttributeError):  # it describes no function
+        # What describes no function is no tool.
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             function = json.loads(line)["function"]
             name, schema = function["name"], function.get("parameters") or {}
             if isinstance(name, str) and isinstance(schema, dict):

@@ -25,7 +25,7 @@ from tito_io.engines.family_render import renders_as
 from tito_io.engines.protocol import Rendering
 from tito_io.rewards import check_reward
 
-from .gateway import Gateway
+from .gateway import BODY, Gateway
 from .logs import LOG, SESSION, short_id
 from .media import MediumBytes
 from .metrics import CONTENT_TYPE
@@ -172,7 +172,9 @@ def _route(gateway: Gateway, method: str, path: str, answer: Endpoint, *, own: b
             _check_headers(request, gateway.options.limits.header_bytes)
             return await answer(gateway, request)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client must learn it
-            return _error(gateway, error, None if own else _dialect(gateway, request))
+            return _error(
+                gateway, error, None if own else _dialect(gateway, request), request.scope.get(BODY)
+            )
 
     return Route(path, endpoint, methods=[method])
 
@@ -184,9 +186,11 @@ def _check_headers(request: Request, most: int) -> None:
         raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
 
 
-def _error(gateway: Gateway, error: Exception, dialect: Dialect | None) -> Response:
-    """Return the answer for an error: `{"error": text}` without a dialect."""
-    reply = error_reply(error)
+def _error(
+    gateway: Gateway, error: Exception, dialect: Dialect | None, body: Mapping[str, Any] | None = None
+) -> Response:
+    """Return the answer for an error: `{"error": text}` without a dialect. `body` is what was read of one."""
+    reply = error_reply(error, body)
     return _json(error_body(reply, dialect), reply.status, gateway.count_error(reply))
 
 

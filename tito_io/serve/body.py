@@ -117,6 +117,8 @@ def parsed(data: bytes, limits: GatewayLimits) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
+        if "depth" in error.msg:
+            raise bad_request(f"the body nests too deep at character {error.pos + 1}: flatten it") from None
         text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
         raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
 

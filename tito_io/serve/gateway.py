@@ -34,16 +34,27 @@ from .fetch import ImageFetcher
 from .ignored import IgnoredCounter
 from .logs import SESSION
 from .metrics import Metrics
-from .refusals import GatewayLimits, RequestRefused, bad_request, body_too_late, body_too_long
+from .refusals import (
+    DEEPEST_STORED,
+    GatewayLimits,
+    RequestRefused,
+    bad_request,
+    body_too_late,
+    body_too_long,
+    deep_field,
+    too_deep,
+)
 from .sessions import Sessions
 from .spans import TurnSpans
 from .special_tokens import SpecialTokenGuard
 from .store import Store
-from .turns import TurnTaker
+from .turns import TurnTaker, own_fields
 
 T = TypeVar("T")
 TEXTS = 65_536
 """How many ids' texts are kept."""
+BODY = "tito.body"
+"""Where a request's scope holds its body, once that was read."""
 READERS = 2
 """Few, since the JSON reader lets no other thread run until it is done."""
 
@@ -177,6 +188,10 @@ class Gateway:
         body = parsed(raw, limits) if len(raw) <= SMALL else await self._in_thread(parsed, raw, limits)
         if not isinstance(body, dict):
             raise bad_request(f"the body is {json_kind(body)}, and a JSON object is needed")
+        request.scope[BODY] = body
+        deep = deep_field(own_fields(body), DEEPEST_STORED)
+        if deep is not None:
+            raise too_deep(deep, DEEPEST_STORED)
         return body
 
     async def messages(self, request: Request) -> dict[str, Any]:

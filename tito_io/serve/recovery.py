@@ -69,7 +69,7 @@ async def recover(
         raise StoreError(
             "a write to this session failed, so that its turns are unknown: send the request again"
         )
-    args, fields = parse_sampling(request.sampling), own_fields(request)
+    args, fields = parse_sampling(request.sampling), own_fields(request.body)
     key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:
         # All of them: another turn with the same words may have come since the request was first made.

@@ -176,6 +176,11 @@ def body_too_long(most: int, length: int | None = None) -> RequestRefused:
     return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
 
 
+def too_deep(field: str, most: int) -> RequestRefused:
+    """Return the error for a field whose value nests more than `most` levels deep."""
+    return bad_request(f"{field:.40} nests its values more than {most} levels deep; flatten it", field)
+
+
 def body_too_late(seconds: float) -> RequestRefused:
     """Return the error for a body that did not arrive in time; the connection cannot be used further."""
     text = f"the body did not arrive within {seconds:g} seconds; send it faster, or raise --body-timeout"
@@ -215,7 +220,9 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
 DEEPEST = 100
-"""Levels of a body that are always read. Deeper ones are, too, unless Python's functions end first."""
+"""Levels of a field that are always read. Deeper ones are, too, unless Python's functions end first."""
+DEEPEST_STORED = 240
+"""Levels of a field that is stored as it came: the JSON writer takes 254, with those around it."""
 PASSED_ON = frozenset((400, 404, 408, 413, 422, 429))
 """Statuses of an engine that are about the request; the client gets these unchanged."""
 
@@ -234,8 +241,9 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     if status is None and isinstance(error, RequestError):
         answered = 400 if error.answer is None else error.answer.status
         status = answered if answered in PASSED_ON else 502
-    if isinstance(error, RecursionError) and _depth(body) > DEEPEST:
-        return bad_request(f"the body nests its values more than {DEEPEST} levels deep")
+    deep = deep_field(body or {}, DEEPEST) if isinstance(error, RecursionError) else None
+    if deep is not None:
+        return too_deep(deep, DEEPEST)
     if status is None:
         text = f"the gateway failed ({type(error).__name__}); its log says where"
         return RequestRefused(500, "InternalError", text, final=False)
@@ -263,13 +271,22 @@ def _parameter(error: Exception, body: Mapping[str, Any]) -> str | None:
     return name if name in body else None
 
 
-def _depth(body: object) -> int:
-    """Return how deep JSON values nest.
+def deep_field(body: Mapping[str, Any], most: int) -> str | None:
+    """Return the first field whose value nests more than `most` levels deep; None where none does.
 
-    >>> _depth({"a": [[1]]})
-    3
+    >>> deep_field({"a": {"b": 1}, "c": [[1]]}, 1)
+    'c'
     """
-    level, depth = [body], 0
+    return next((name for name, value in body.items() if _depth(value) > most), None)
+
+
+def _depth(value: object) -> int:
+    """Return how deep a JSON value nests.
+
+    >>> _depth([{"a": [1]}]), _depth(1)
+    (3, 0)
+    """
+    level, depth = [value], 0
     while level := [one for one in level if isinstance(one, dict | list)]:
         depth += 1
         level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]

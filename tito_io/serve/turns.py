@@ -313,13 +313,13 @@ def _origin(
         worker=turn.reply.worker,
         instructed=request.instructed,
         retry_key=stamp.retry_key,
-        request=own_fields(request),
+        request=own_fields(request.body),
     )
 
 
-def own_fields(request: ParsedRequest) -> dict[str, Any]:
+def own_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request that its turn's messages and key do not repeat."""
-    return {name: value for name, value in request.body.items() if name not in IN_MESSAGES}
+    return {name: value for name, value in body.items() if name not in IN_MESSAGES}
 
 
 def _commits(sampled: CompletedTurn, origin: TurnOrigin, response: str) -> Iterator[Commit]:

@@ -369,8 +369,11 @@ async def test_what_is_no_json_object_is_refused(media: str, raw: bytes, told: s
     assert told in answer.json()["error"]["message"] or told == "body.temperature"
 
 
-@pytest.mark.parametrize("body", [b"\xff{", rb'{"model": "\ud83d"}', rb'{"tools": [{"\udfff": 1}]}'])
-async def test_what_is_no_text_is_refused(body: bytes) -> None:
+DEEP = b'{"messages": ' + b"[" * 1500 + b"]" * 1500 + b"}"
+
+
+@pytest.mark.parametrize("body", [b"\xff{", rb'{"model": "\ud83d"}', rb'{"tools": [{"\udfff": 1}]}', DEEP])
+async def test_what_is_no_text_or_nests_too_deep_is_refused(body: bytes) -> None:
     async with client() as opened:
         answer = await opened.post(CHAT, content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()) == (400, {"detail": "There was an error parsing the body"})

@@ -16,6 +16,7 @@ from tito_io.embedded.parsing import DeltaParser, ParsedCall, ParsedText, parse,
 from .embedded_client import prompt
 
 GOOD = '<tool_call>\n{"name": "f", "arguments": {"a":1,"b":"\\u00e9"}}\n</tool_call>'
+DEEP = f"<tool_call>\n{'[' * 1500}{']' * 1500}\n</tool_call>"
 BAD = '<tool_call>\n{"name": "f", "arguments": {"a": }}\n</tool_call>'
 F = ParsedCall("f", '{"a": 1, "b": "é"}')
 
@@ -34,6 +35,7 @@ CASES = {
     "words after": ("</think>" + GOOD + " and so", ParsedText(None, None, (F,)), None),
     "open call": ("</think>" + GOOD.removesuffix("</tool_call>"), ParsedText(None, None, (F,)), None),
     "broken call": ("</think>b" + BAD, ParsedText(None, "b" + BAD), None),
+    "a call that nests too deep": ("</think>" + DEEP, ParsedText(None, DEEP), None),
     "one of two broken": ("</think>" + GOOD + BAD, ParsedText(None, GOOD + BAD), None),
     "no arguments": (
         '</think><tool_call>{"name": "f"}</tool_call>',

@@ -481,6 +481,44 @@ async def test_what_nests_deeply_is_the_client_s_error(field: str) -> None:
         assert answer.status_code in {200, 400}, answer.text
 
 
+@pytest.mark.parametrize("levels", [241, 1000])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages/count_tokens", "/samples"])
+async def test_a_field_that_nests_too_deep_is_named_before_anything_is_sampled(
+    path: str, levels: int
+) -> None:
+    """The JSON writer takes 254 levels, so that a turn with such a field could not be stored."""
+    engine = Scripted()
+    text = orjson.dumps({**BODY, "metadata": "deep"}).replace(b'"deep"', b"[" * levels + b"]" * levels)
+    async with client(scripted_gateway(engine)) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}{path}", content=text)
+    assert (answer.status_code, engine.asked) == (400, [])
+    assert "metadata nests its values more than 240 levels deep; flatten it" in answer.text
+
+
+async def test_a_turn_whose_fields_nest_as_deep_as_they_may_is_stored() -> None:
+    text = orjson.dumps({**BODY, "metadata": {"a": "deep"}}).replace(b'"deep"', b"[" * 239 + b"]" * 239)
+    async with client(scripted_gateway(Scripted())) as http:
+        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_body_that_the_reader_does_not_take_is_said_to_nest_too_deep() -> None:
+    async with client(scripted_gateway(Scripted())) as http:
+        text = b'{"messages": ' + b"[" * 1500 + b"]" * 1500 + b"}"
+        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "the body nests too deep at character 1038: flatten it"
+
+
+async def test_the_embedded_engine_reads_no_tools_of_a_list_that_nests_too_deep() -> None:
+    """Its sampler reads the tools that a prompt shows, and a system text may look like them."""
+    system = {"role": "system", "content": f"<tools>\n{'[' * 1500}{']' * 1500}\n</tools>"}
+    async with client(embedded_gateway()) as http:
+        path = f"/sessions/{await opened(http)}/v1/chat/completions"
+        answer = await http.post(path, json={"messages": [system, *HELLO], "max_tokens": 3})
+    assert answer.status_code == 200, answer.text
+
+
 SENT: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": HELLO, "tools": []},
     "/v1/messages": {"messages": HELLO, "system": "s", "max_tokens": 5},
