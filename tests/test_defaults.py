@@ -29,6 +29,7 @@ from tito_core.seams.history import OFF, UNLIKELY
 from tito_core.seams.seam import SHORT
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.samples.line_groups import Group
+from tito_io.serve.text_check import OnOtherText
 
 ROOMS = ("tito_core", "tito_io/samples", "tito_io/serve")
 
@@ -93,6 +94,7 @@ STATED: dict[str, dict[str, Any]] = {
         "guarded": True,
         "on_abort": OnAbort.RAISE,
         "later_wire": True,
+        "on_other_text": OnOtherText.NOTICE,
         "ping_seconds": 10.0,
     },
     "tito_io.serve.prompt.SessionPrompt": {"only_texts": True},

@@ -72,9 +72,14 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     store, family = tmp_path_factory.mktemp("gateway") / "sessions.db", Family.load(server.family)
     with (
         proxied(request.param, server.base_url, family) as proxy,
-        started(*options(request.param, proxy, store), "--family", str(server.family)) as process,
+        started(*options(request.param, proxy, store), *texts_compared(server)) as process,
     ):
         yield Place(request.param, process.url, proxy, family)
+
+
+def texts_compared(server: Server) -> tuple[str, ...]:
+    """Return options by which each turn that goes by ids is an error if its text is not that of its ids."""
+    return "--family", str(server.family), "--on-other-text", "raise"
 
 
 def options(engine: str, proxy: Proxy, store: Path) -> tuple[str, ...]:

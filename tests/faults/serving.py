@@ -15,6 +15,10 @@ SESSION = partial(SERVING, file="serve/session.py", suites=(f"{ROOM}/test_turn_h
 SESSIONS = partial(SERVING, file="serve/sessions.py", suites=(f"{ROOM}/test_sessions.py",))
 TURN = partial(SERVING, file="serve/turns.py", suites=(f"{ROOM}/test_turns.py",))
 RECOVERY = partial(SERVING, suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"))
+TEXTS = partial(SERVING, file="serve/text_check.py", suites=(f"{ROOM}/test_text_check.py",))
+SPELLING = partial(
+    SERVING, file="engines/replies/spelling.py", suites=("tests/io/engines/replies/test_spelling.py",)
+)
 
 FAULTS = (
     FILE(
@@ -259,6 +263,47 @@ FAULTS = (
         "if len(raw) <= SMALL else",
         "if True else",
         (f"{ROOM}/test_bodies.py", "-k", "other_requests"),
+    ),
+    SPELLING(
+        "a text that is not that of its ids is believed",
+        right="return ours.startswith(theirs) and theirs.startswith(needed)",
+        wrong="return True",
+    ),
+    SPELLING(
+        "a special token that an engine leaves out is a difference",
+        right='return _dense(self.added.sub("", text))',
+        wrong="return _dense(text)",
+    ),
+    SPELLING(
+        "what stands for a part of a character is a difference",
+        right="        if broken:\n",
+        wrong="        if False:\n",
+    ),
+    SPELLING(
+        "what engines write for an id that the vocabulary lacks is a difference",
+        right="if any(self.token(index) is None for index in ids):",
+        wrong="if False:",
+    ),
+    TEXTS(
+        "what a server's parsers took apart is compared",
+        right="if _parsed_by_server(reply.raw):",
+        wrong="if False:",
+    ),
+    TEXTS(
+        "of several turns only the text of the first is compared",
+        right="for one in (reply, *reply.siblings)",
+        wrong="for one in (reply,)",
+    ),
+    TEXTS(
+        "what stands behind a stop string is missed in a text",
+        right="return 0 if by_string or reply.finish_reason",
+        wrong="return 0 if reply.finish_reason",
+    ),
+    TEXTS(
+        "no text is compared",
+        file="serve/turns.py",
+        right="        self._check_text(session, sampled.turn.reply, sampling.stop)\n",
+        wrong="",
     ),
     SERVING(
         "a field that no store can write is read",

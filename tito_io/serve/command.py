@@ -61,6 +61,7 @@ FORGIVE = {
     "none": "ignore nothing",
 }
 SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
+OTHER_TEXT = {"notice": "count and log it", "raise": "an error; the turn is not kept"}
 SPANS = {
     "off": "none",
     "turns": "one for each turn",
@@ -100,6 +101,7 @@ class ServeOptions:
     truncated: str
     odd_stop: str
     on_abort: str
+    on_other_text: str | None
     check_every: int
     wire: str
     one_sample: bool
@@ -120,6 +122,11 @@ class ServeOptions:
             yield "--share-keys: with --keys no API key names a session; leave one of them out"
         if self.fast and self.family is None and self.loaded is None:
             yield shared.FAST_WITHOUT_FAMILY
+        if self.on_other_text and family is None:
+            yield (
+                f"--on-other-text {self.on_other_text}: without the model's folder no text is compared; give "
+                "--family or --gguf, or leave it out"
+            )
         if self.special_tokens and family is None:
             yield (
                 f"--special-tokens {self.special_tokens}: without the model's folder the engine alone reads "
@@ -226,6 +233,12 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
 @truncated
 @odd_stop
 @shared.on_abort("raise", "resume")
+@click.option(
+    "--on-other-text",
+    type=click.Choice(list(OTHER_TEXT)),
+    help="What happens to a turn whose text is not that of its ids; needs --family, or the embedded engine. "
+    f"{shared.choices(OTHER_TEXT)} Default: notice; where neither is given, no text is compared.",
+)
 @shared.check_every
 @_option(
     "--wire",
@@ -442,6 +455,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
         policy=policy_of(truncated=options.truncated, odd_stop=options.odd_stop),
         guarded=options.special_tokens != "keep",
         on_abort=as_on_abort(options.on_abort),
+        on_other_text=options.on_other_text or "notice",
         check_every=options.check_every,
         keys=_keys(options.keys),
         share_keys=options.share_keys,

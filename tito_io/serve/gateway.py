@@ -21,6 +21,7 @@ from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.family_render import family_as
 from tito_io.engines.protocol import Engine, Rendering
+from tito_io.engines.replies.spelling import Spelling
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
 from tito_io.fields import json_kind
@@ -48,6 +49,7 @@ from .sessions import Sessions
 from .spans import TurnSpans
 from .special_tokens import SpecialTokenGuard
 from .store import Store
+from .text_check import OnOtherText, TextCheck
 from .turns import TurnTaker, own_fields
 
 T = TypeVar("T")
@@ -88,6 +90,8 @@ class GatewayOptions:
         later_wire: Whether the later generation of the session protocol is spoken.
         ping_seconds: How often a stream gets a ping until its turn is sampled. The first one begins the
             stream if no id was sampled by then.
+        on_other_text: What to do about a turn whose text is not that of its ids, where the model's folder is
+            known: notice (default), or raise, which is an error for the client.
         fetch_images: Whether images are fetched that clients name by address.
         spans: Writes OpenTelemetry spans of turns; None for none.
     """
@@ -107,6 +111,7 @@ class GatewayOptions:
     one_sample: bool = False
     later_wire: bool = True
     ping_seconds: float = 10.0
+    on_other_text: OnOtherText = attrs.field(default=OnOtherText.NOTICE, converter=OnOtherText)
     fetch_images: bool = False
     spans: TurnSpans | None = None
 
@@ -270,6 +275,7 @@ def build_gateway(
             limits=chosen.limits,
             metrics=metrics,
             placeholders=placeholders,
+            texts=None if family is None else TextCheck(Spelling.of(family), chosen.on_other_text),
             fetcher=ImageFetcher.of() if chosen.fetch_images else None,
             certificates=Certificates() if family is None else Certificates(begin=partial(_stored, family)),
         ),

@@ -8,7 +8,7 @@ Metrics:
     tito_turns_total{route,dialect}: Turns that were sampled.
     tito_refusals_total{reason}: Turns whose prompt was sent as messages although the session had a step.
     tito_constrained_turns_total{kind}: Turns that were sampled under a constraint, by each of its kinds.
-    tito_notices_total{name}: Turns in which an adapter did otherwise, such as leaving out bytes of images.
+    tito_notices_total{name}: Turns with a notice, such as media-left-out, or other-text: text and ids differ.
     tito_committed_total: Turns that were committed.
     tito_unreceived_total: Turns that were sampled but that no client received.
     tito_uncommitted_total: Turns that were answered, but not committed: their session was deleted meanwhile.
@@ -75,7 +75,7 @@ class Metrics:
         )
         self.notices = self._counter(
             "notices",
-            "Turns in which an adapter did otherwise, such as leaving out bytes of images",
+            "Turns with a notice, such as media-left-out, or other-text: text and ids differ",
             "name",
         )
         self.committed = self._counter("committed", "Turns that were committed")

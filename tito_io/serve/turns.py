@@ -26,6 +26,7 @@ from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import dumps
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
+from tito_io.engines.replies.spelling import OTHER_TEXT
 from tito_io.engines.routing import digest_name
 
 from .client_noise import NoiseFilter, NoiseRule
@@ -38,6 +39,7 @@ from .refusals import GatewayLimits, RequestRefused, limit_reached
 from .resume import continue_turn
 from .session import Session
 from .special_tokens import SpecialTokenGuard
+from .text_check import TextCheck
 from .turn_engine import TurnEngine
 
 IN_MESSAGES = frozenset(
@@ -108,6 +110,7 @@ class TurnTaker:
         placeholders: The ids that the template writes for an image, where the model's folder is known and the
             engine takes images beside ids; None: conversations with images go by messages.
         fetcher: Fetches images by their addresses, if the operator allows it.
+        texts: Compares the text of turns with their ids, where the model's folder is known.
     """
 
     engine: Engine
@@ -124,6 +127,7 @@ class TurnTaker:
     certificates: Certificates = attrs.field(factory=Certificates)
     placeholders: Placeholders | None = None
     fetcher: ImageFetcher | None = None
+    texts: TextCheck | None = None
     _renderings: dict[bytes, Rendering] = attrs.field(factory=dict, init=False, repr=False)
     """Those that requests had, by a digest of their JSON."""
 
@@ -229,6 +233,7 @@ class TurnTaker:
             sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
+        self._check_text(session, sampled.turn.reply, sampling.stop)
         origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - begun)
         self.metrics.count_constrained(args.sampling.constraint)
@@ -236,6 +241,11 @@ class TurnTaker:
         return UnreceivedTurn(
             reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered, media=engine.media
         )
+
+    def _check_text(self, session: Session, reply: Reply, stops: Sequence[str]) -> None:
+        """Compare the text of a reply with its ids; count a difference that its adapter did not count."""
+        if self.texts is not None and self.texts.differs(session.name, reply, stops):
+            self.metrics.notices.labels(OTHER_TEXT).inc(OTHER_TEXT not in reply.notice_counts)
 
     def rendering(self, tools: Sequence[Mapping[str, Any]], template_args: Mapping[str, Any]) -> Rendering:
         """Return tools and arguments as one value, the same for all requests that repeat them.

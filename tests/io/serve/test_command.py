@@ -35,6 +35,7 @@ from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import MIB, GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore, StoreError
+from tito_io.serve.text_check import OnOtherText
 
 
 def run(*options: str) -> Result:
@@ -69,6 +70,10 @@ def run(*options: str) -> Result:
         (
             ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--special-tokens", "text"],
             "give --family",
+        ),
+        (
+            ["--engine", "vllm", "--base-url", "http://127.0.0.1:1", "--on-other-text", "raise"],
+            "without the model's folder no text is compared; give --family",
         ),
     ],
 )
@@ -220,6 +225,7 @@ def test_the_help_says_what_there_is() -> None:
         ("--wire", ["later", "older"]),
         ("--special-tokens", ["text", "keep"]),
         ("--on-abort", ["raise", "resume"]),
+        ("--on-other-text", ["notice", "raise"]),
         ("--truncated", ["close", "refuse"]),
         ("--odd-stop", ["keep", "replace", "refuse"]),
     ],
@@ -493,6 +499,7 @@ def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None
         truncated="close",
         odd_stop="keep",
         on_abort="raise",
+        on_other_text=None,
         check_every=0,
         wire="later",
         one_sample=False,
@@ -581,10 +588,10 @@ async def test_each_option_is_a_choice_of_the_gateway(
     assert gateway.backend is not None
     assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1"
     assert gateway.backend.client.headers["authorization"] == "Bearer k"
-    words = "--share-keys --special-tokens keep --store memory --spans ids"
+    words = "--share-keys --special-tokens keep --on-other-text raise --store memory --spans ids"
     served_too = given(monkeypatch, *words.split())
     shared = (await command.gateway_of(served_too)).options
-    assert (shared.share_keys, shared.guarded) == (True, False)
+    assert (shared.share_keys, shared.guarded, shared.on_other_text) == (True, False, OnOtherText.RAISE)
     assert shared.spans is not None
     assert shared.spans.with_ids
 

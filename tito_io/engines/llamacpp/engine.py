@@ -20,11 +20,12 @@ from tito_io.engines.http_engine import MODELS, Connection, ServedModel, TurnAft
 from tito_io.engines.protocol import Reply, UnsupportedError, watch_whole
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.output_parser import Hermes, OutputFormat, OutputParser
+from tito_io.engines.replies.spelling import Spelling
 from tito_io.engines.turn_request import Question
 from tito_io.families.family import Family
 
 from .recovery import Recovery, whole_id
-from .replies import LlamaRequest, Spelling
+from .replies import LlamaRequest
 from .requests import COMPLETION, completion, end_probe, schema_probe
 
 NO_JSON = "z"
@@ -111,8 +112,7 @@ class LlamaCpp(FamilyEngine):
         """Ids that are known to end a turn at this server."""
         self._bound: set[str] = set()
         """JSON schemas that are known to bind a turn at this server."""
-        added = family.tokenizer.get_added_tokens_decoder()
-        self._spelling = Spelling(family.decode, frozenset(added))
+        self._spelling = Spelling.of(family)
 
     async def models(self) -> tuple[ServedModel, ...]:
         """Return the models that the server lists."""

@@ -17,7 +17,7 @@ import attrs
 from tito_io.engines.protocol import EmptyReplyError, Reply, ServerError, Usage, Watch
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.output_text import text_until
-from tito_io.engines.replies.text_stream import Decode
+from tito_io.engines.replies.spelling import OTHER_TEXT, Spelling
 from tito_io.engines.turn_request import Question, TurnRequest
 
 from .requests import repeated
@@ -42,34 +42,7 @@ class LlamaCppNotice(StrEnum):
 
     LOGPROBS_MISSING = "logprobs-missing"
     LOGPROBS_RECOVERED = "logprobs-recovered"
-    OTHER_TEXT = "other-text"
-
-
-@attrs.frozen
-class Spelling:
-    """How a vocabulary writes ids as text.
-
-    Attributes:
-        decode: Returns the text of ids, special tokens included.
-        added: The ids of tokens that were added to the vocabulary; servers show some of them.
-    """
-
-    decode: Decode
-    added: frozenset[int] = frozenset()
-
-    def differs(self, ids: Sequence[int], content: str, *, cut: bool) -> bool:
-        """Whether a server's text is not that of the ids, as far as one can tell.
-
-        Added tokens are shown or not. Broken characters, and white space at the beginning, are written in
-        several ways. A stop string cuts the text.
-
-        >>> Spelling(lambda ids: "abc"[: len(ids)]).differs([1, 2], "ax", cut=False)
-        True
-        """
-        if self.added.intersection(ids):
-            return False
-        ours, theirs = (text.replace("\ufffd", "").lstrip() for text in (self.decode(ids), content))
-        return not ours.startswith(theirs) if cut else ours != theirs
+    OTHER_TEXT = OTHER_TEXT
 
 
 @attrs.frozen(kw_only=True)
@@ -124,7 +97,7 @@ class LlamaRequest(TurnRequest):
         entries = check.find(item, "completion_probabilities", list) or []
         logprobs = check.logprobs(aligned(check, ids, entries), len(ids))
         notices = (LlamaCppNotice.LOGPROBS_MISSING,) if None in logprobs else ()
-        if self.spelling.differs(before, content, cut=end == "word"):
+        if self.spelling.other_text(ids, content, 0 if end == "word" else len(before)) is not None:
             notices = (*notices, LlamaCppNotice.OTHER_TEXT)
         return Reply(
             prompt_ids=self.question.sent or (),

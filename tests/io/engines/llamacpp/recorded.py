@@ -1,4 +1,4 @@
-"""Exchanges recorded from real llama.cpp servers with a tiny model, and that model's vocabulary.
+"""Exchanges recorded from real llama.cpp servers with a tiny model.
 
 `recorded.jsonl` holds one exchange a line, as it was sent and answered, on a CPU: llama.cpp 0.5.0-dev
 (commit 0c1e570), and where the name begins with `old` build 10434. Of prompts of 2,046 ids and more only the
@@ -7,23 +7,18 @@ number of ids is kept. The environment variable TITO_EXCHANGES names a folder wi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
 import httpx2
 import orjson
 
-from tests.engines.tiny_model import MARKERS, TAGS, TEMPLATE
+from tests.io.engines.recorded_vocabulary import family
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.llamacpp.requests import COMPLETION, NEUTRAL
 from tito_io.engines.protocol import Delta, Reply, Sampling
-from tito_io.families.family import Family
 
 Exchange = Mapping[str, Any]
 
@@ -33,53 +28,9 @@ EXCHANGES: Mapping[str, Exchange] = {
 }
 PASSED = ("cache_prompt", "grammar", "logit_bias", "n_probs")
 """Keys of recorded requests that are keys of `Sampling.extra`, beside samplers."""
-SIZE, TEXT_END, END = 4096, 4087, 4089
-"""How many ids the recorded model has, and the two that end a turn."""
+TEXT_END, END = 4087, 4089
+"""The two ids that end a turn."""
 PROMPT: tuple[int, ...] = tuple(EXCHANGES["cmpl.emoji"]["request"]["prompt"])
-BYTES = (*range(33, 127), *range(161, 173), *range(174, 256), *range(33), *range(127, 161), 173)
-"""The bytes in the order of GPT-2's alphabet; in this vocabulary the first 256 ids."""
-BYTEWISE = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-LETTERS = {byte: chr(byte) if place < 188 else chr(256 + place - 188) for place, byte in enumerate(BYTES)}
-"""The letter that stands for each byte."""
-
-
-@cache
-def family() -> Family:
-    """Return the recorded model's vocabulary, as far as the exchanges show it, with a chat template."""
-    names = {index: LETTERS[byte] for index, byte in enumerate(BYTES)}
-    for entry in _entries(list(EXCHANGES.values())):
-        text = "".join(LETTERS[byte] for byte in entry["bytes"])
-        if entry["id"] not in names and text and text not in names.values():
-            names[entry["id"]] = text
-    added = dict(enumerate((*MARKERS, *TAGS), TEXT_END))
-    vocabulary = {names.get(index, f"[PAD{index}]"): index for index in range(SIZE) if index not in added}
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": index, "content": text, "special": text in MARKERS, "normalized": False}
-            | {"single_word": False, "lstrip": False, "rstrip": False}
-            for index, text in added.items()
-        ],
-        "pre_tokenizer": BYTEWISE,
-        "decoder": BYTEWISE,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
-    }
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        (folder / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
-        (folder / "chat_template.jinja").write_text(TEMPLATE)
-        return Family.load(folder)
-
-
-def _entries(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield what names an id and its bytes. Behind an id inside a character stand the bytes of both."""
-    if isinstance(value, Mapping) and {"id", "bytes", "logprob"} <= value.keys():
-        yield from _entries(value.get("top_logprobs") or [])
-        yield value
-    elif isinstance(value, Mapping | list):
-        inner = value.values() if isinstance(value, Mapping) else value
-        yield from chain.from_iterable(map(_entries, inner))
 
 
 def sampling_of(request: Exchange, response: Any, **more: Any) -> Sampling:

@@ -8,7 +8,8 @@ import attrs
 import httpx2
 import pytest
 
-from tests.io.engines.llamacpp.recorded import END, EXCHANGES, PROMPT, Replayed, family, replayed
+from tests.io.engines.llamacpp.recorded import END, EXCHANGES, PROMPT, Replayed, replayed
+from tests.io.engines.recorded_vocabulary import family
 from tito_core import InputError
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.llamacpp import LlamaCpp

@@ -16,9 +16,9 @@ from tests.io.engines.llamacpp.recorded import (
     PROMPT,
     TEXT_END,
     Replayed,
-    family,
     replayed,
 )
+from tests.io.engines.recorded_vocabulary import family
 from tito_core import InputError
 from tito_io.engines.llamacpp import LlamaCppNotice
 from tito_io.engines.protocol import (
