@@ -258,6 +258,13 @@ FAULTS = (
         (f"{ROOM}/test_media.py", "-k", "inside_of"),
     ),
     SERVING(
+        "every turn that begins meanwhile asks the engine the same",
+        "engines/one_asks.py",
+        "        if asked in running:\n",
+        "        if False:\n",
+        ("tests/io/engines/test_one_asks.py",),
+    ),
+    SERVING(
         "a large body is read where all requests are answered",
         "serve/gateway.py",
         "if len(raw) <= SMALL else",

@@ -33,6 +33,7 @@ import httpx2
 from tito_core import Ids, InputError
 
 from .media import check_places, unsupported
+from .one_asks import one_asks
 from .protocol import (
     Engine,
     EngineAnswer,
@@ -208,6 +209,7 @@ class HttpEngine(Closing, Engine):
         check = self._check(MODELS, answer, "GET")
         return tuple(ServedModel.of(check, card, self.length_key) for card in check.get(answer, "data", list))
 
+    @one_asks
     async def served(self) -> ServedModel:
         """Return the model in use; the server is asked once.
 

@@ -14,6 +14,7 @@ import attrs
 
 from tito_core import InputError
 from tito_io.engines.constraint import tool_name
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.protocol import Rendering, Reply, RequestError, Watch, watch_with
 
 from . import harmony, hermes
@@ -138,6 +139,7 @@ class Hermes(OutputParser):
         other = read(tools=True)  # a model may sample the tags of the Hermes form, too
         return other if other.calls else found
 
+    @one_asks
     async def tags(self) -> Tags:
         """Return the ids of those tags and line breaks that are single tokens."""
         if self.known is None:
@@ -161,6 +163,7 @@ class Harmony(OutputParser):
             self.known = Tags(dict(zip(MARKERS, ids, strict=True)), pattern=ANY_MARKER)
         return self.known is not None
 
+    @one_asks
     async def tags(self) -> Tags:
         """Return the markers' ids; raises `InputError` where they are not tokens."""
         if self.known is None and not await self.supported():

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from tito_core import Message, TemplateRefused, render_key
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.protocol import Delta, Rendering, RequestError, Watch
 
 from .call_syntax import (
@@ -74,7 +75,10 @@ class TemplateCalls:
 
         None also where the server renders or tokenizes nothing.
         """
-        key = render_key((), rendering.template_args)
+        return await self._learn(render_key((), rendering.template_args), rendering)
+
+    @one_asks
+    async def _learn(self, key: str, rendering: Rendering) -> LearnedCalls | None:
         if key not in self.known:
             asked = attrs.evolve(rendering, tools=tuple(stand_in_tools()))
             try:

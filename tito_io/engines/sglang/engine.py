@@ -41,6 +41,7 @@ from tito_io.engines.http_engine import (
     sole_model,
 )
 from tito_io.engines.media import checked_reply, unsupported, with_blanks
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     ArgumentError,
@@ -232,6 +233,7 @@ class SGLang(HttpEngine):
         ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
         return await self.sample(request.after(ids))
 
+    @one_asks
     async def _folder(self) -> Family | None:
         """Return the model's folder, with SGLang's prompts, where the server has no tokenizer."""
         if self._as_served is None:
@@ -240,6 +242,7 @@ class SGLang(HttpEngine):
             self._tokenizes = await has_tokenizer(self._wire)
         return None if self._tokenizes else self._as_served
 
+    @one_asks
     async def facts(self) -> ServerFacts:
         """Return what the server states about itself; it is asked once."""
         if self._facts is None:
@@ -270,6 +273,7 @@ class SGLang(HttpEngine):
             return ServedModel(adapter, shortest_context(bases), base)
         return sole_model(models, self.model)
 
+    @one_asks
     async def _vocabulary_size(self) -> int | None:
         if self.vocab_size is None:
             folder = await self._folder()
@@ -309,6 +313,7 @@ class SGLang(HttpEngine):
         # `/generate` gives no id of the answer from which the ids of calls could be made.
         return await with_messages(parser, reply, f"call-{uuid.uuid4().hex[:16]}", rendering=turn.rendering)
 
+    @one_asks
     async def output_parser(self) -> OutputParser:
         """Return what makes text and messages of ids; its tokenizer is the server's, or the folder's."""
         if self._parser is None:

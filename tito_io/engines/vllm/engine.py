@@ -33,6 +33,7 @@ from tito_io.engines.grammar import (
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
 from tito_io.engines.media import unsupported, with_blanks
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     EngineError,
@@ -535,6 +536,7 @@ class VLLM(HttpEngine):
 
     # What is known of the server.
 
+    @one_asks
     async def _known_version(self) -> Version:
         """Return the server's version; it is asked once. Proxies may hide it."""
         if self._version is None:
@@ -548,6 +550,7 @@ class VLLM(HttpEngine):
         """Return what makes text and messages of ids; its tokenizer is the server's."""
         return await (await self._turn_parser()).chosen()
 
+    @one_asks
     async def _turn_parser(self) -> TurnParser:
         if self._parser is None:
             keys = {"model": self.model or (await self.served()).name}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.protocol import EngineError, Rendering, Reply, Sampling
 from tito_io.engines.replies.output_parser import (
     Harmony,
@@ -31,6 +32,7 @@ class TurnParser:
     render: Render | None = None
     parser: OutputParser | None = None
 
+    @one_asks
     async def chosen(self) -> OutputParser:
         """Return the parser; of a harmony model, with everything known that is needed before sampling."""
         if self.parser is None:
