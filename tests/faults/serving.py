@@ -264,6 +264,11 @@ FAULTS = (
         "        if False:\n",
         ("tests/io/engines/test_one_asks.py",),
     ),
+    FILE(
+        "a session without turns is loaded in a thread",
+        right="if await self._has_turns(name)",
+        wrong="if True",
+    ),
     SERVING(
         "a large body is read where all requests are answered",
         "serve/gateway.py",

@@ -4,9 +4,9 @@ It uses SQLite's write-ahead log and one connection. A row survives the process 
 system has it; `durable` waits for the disk too, so that the row survives a power cut. One gateway owns the
 file.
 
-What may wait for the disk, or read much, runs in a thread. A row is written without one, unless it is
-`durable` or the connection is in use: a thread takes longer than the write, which only copies into the
-system's memory.
+What may wait for the disk, or read much, runs in a thread. A session is opened, and a row is written, without
+one, unless it is `durable` or the connection is in use: a thread takes longer than the write, which only
+copies into the system's memory. When many sessions begin at once, each would wait for threads for seconds.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class SqliteStore:
         """Return a session's head."""
         return self._head(name)
 
-    @_in_thread
+    @_at_once
     def create(self, name: str, head: bytes) -> bool:
         """Add a new session; False where the name is taken."""
         sql = "INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?)"
@@ -190,9 +190,23 @@ class SqliteStore:
     async def release(self, name: str, epoch: int) -> None:
         """Do nothing: the file's lock keeps other gateways out."""
 
-    @_in_thread
-    def load(self, name: str) -> StoredSession:
+    async def load(self, name: str) -> StoredSession:
         """Return a session."""
+        return await (self._read_turns if await self._has_turns(name) else self._read)(name)
+
+    @_at_once
+    def _has_turns(self, name: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM turns WHERE name = ? LIMIT 1", name))
+
+    @_at_once
+    def _read(self, name: str) -> StoredSession:
+        return self._session(name)
+
+    @_in_thread
+    def _read_turns(self, name: str) -> StoredSession:
+        return self._session(name)
+
+    def _session(self, name: str) -> StoredSession:
         head = self._head(name)
         if head is None:
             raise GoneError

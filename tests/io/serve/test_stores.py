@@ -747,6 +747,24 @@ async def test_a_row_is_written_without_a_thread_unless_it_waits_for_the_disk(
     await store.aclose()
 
 
+async def test_a_new_session_is_opened_without_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where hundreds begin at once, each would wait for a free thread."""
+    store = SqliteStore.open(tmp_path / "s.db")
+    monkeypatch.setattr("anyio.to_thread.run_sync", in_a_thread)
+    assert await store.create(A, b"head")
+    await store.put(A, (await store.claim(A)).epoch, 0, b"row 0")
+    assert await store.create(B, b"other")
+    assert await store.load(B) == StoredSession(b"other", {}, frozenset(), {})
+    with pytest.raises(AssertionError, match="thread"):  # it may have many rows
+        await store.load(A)
+    with pytest.raises(GoneError):
+        await store.load("never opened")
+    monkeypatch.undo()
+    await store.aclose()
+
+
 async def test_a_row_waits_in_a_thread_while_another_program_writes_to_the_file(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "s.db")
     await store.create(A, b"head")
