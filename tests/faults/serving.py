@@ -270,6 +270,20 @@ FAULTS = (
         wrong="if True",
     ),
     SERVING(
+        "a session with many requests is served before all others",
+        "serve/places.py",
+        "            self._waiting[session] = places\n",
+        "            self._waiting = {session: places, **self._waiting}\n",
+        (f"{ROOM}/test_places.py",),
+    ),
+    SERVING(
+        "a turn that is cancelled as it gets its place keeps it",
+        "serve/places.py",
+        "if place.is_set():",
+        "if False:",
+        (f"{ROOM}/test_places.py",),
+    ),
+    SERVING(
         "a large body is read where all requests are answered",
         "serve/gateway.py",
         "if len(raw) <= SMALL else",

@@ -245,7 +245,7 @@ async def _health(gateway: Gateway, _: Request) -> Response:
 
 
 async def _metrics(gateway: Gateway, _: Request) -> Response:
-    gateway.metrics.turns_waiting.set(gateway.turns.places.statistics().tasks_waiting)
+    gateway.metrics.turns_waiting.set(gateway.turns.places.waiting)
     return Response(gateway.metrics.text(), media_type=CONTENT_TYPE)
 
 

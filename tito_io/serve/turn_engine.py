@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio
 import attrs
 
 from tito_core import Message
@@ -14,6 +13,7 @@ from tito_io.engines.protocol import Rendering, Reply, SampleRequest
 from tito_io.engines.wrapper import EngineWrapper
 
 from .media import NO_MEDIA, NamedMedia, restored
+from .places import Places
 from .refusals import bad_request
 from .special_tokens import SpecialTokenGuard
 
@@ -28,13 +28,13 @@ class TurnEngine(EngineWrapper):
     """The engine for one turn: waits for a free place, guards special tokens, notes how the prompt was sent.
 
     Attributes:
-        places: How many turns are sampled at once.
+        places: The places for turns that are sampled at once.
         guard: Reads spelled special tokens as text, where the model's folder is known.
         media: The prompt's images; prompts that go by messages get them back.
         by_messages: Whether the prompt was sent as messages, so that the server's parsers read the text.
     """
 
-    places: anyio.CapacityLimiter
+    places: Places
     guard: SpecialTokenGuard | None = None
     media: NamedMedia = NO_MEDIA
     by_messages: bool = attrs.field(default=True, init=False)
@@ -55,7 +55,7 @@ class TurnEngine(EngineWrapper):
             request = await self._guarded(request, request.messages)
         self.by_messages = request.ids is None
         try:
-            async with self.places:
+            async with self.places.of(request.sampling.conversation):
                 return await self.engine.sample(request)
         except MediaUnsupportedError:  # nothing was sampled, and the prompt goes by messages
             self.by_messages = True

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import attrs
 
@@ -34,6 +33,7 @@ from .commit import Commit, TurnOrigin
 from .fetch import ImageFetcher
 from .media import NO_MEDIA, NamedMedia, media_parts, named_media
 from .metrics import Metrics
+from .places import Places
 from .prompt import AnsweredPrompt, MatchedPrompt, SessionPrompt, match_prompt, read_prompt
 from .refusals import GatewayLimits, RequestRefused, limit_reached
 from .resume import continue_turn
@@ -104,7 +104,7 @@ class TurnTaker:
         metrics: Where turns are counted.
         check_every: After how many turns a bridge is compared with a render of the whole conversation.
         on_abort: What to do about turns that the engine aborts.
-        places: How many turns are sampled at once.
+        places: The places for turns that are sampled at once.
         renderer: Renders messages for the bridge; None for the engine's own way, where there is no guard.
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
         placeholders: The ids that the template writes for an image, where the model's folder is known and the
@@ -122,7 +122,7 @@ class TurnTaker:
     metrics: Metrics
     check_every: int = 0
     on_abort: OnAbort = OnAbort.RAISE
-    places: anyio.CapacityLimiter = attrs.field(init=False)
+    places: Places = attrs.field(init=False)
     renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
     placeholders: Placeholders | None = None
@@ -132,7 +132,7 @@ class TurnTaker:
     """Those that requests had, by a digest of their JSON."""
 
     def __attrs_post_init__(self) -> None:
-        self.places = anyio.CapacityLimiter(self.limits.calls)
+        self.places = Places(self.limits.calls)
         self.renderer = None if self.guard is None else self.guard.tokenize_fn
 
     async def model_name(self) -> str:

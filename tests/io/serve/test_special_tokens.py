@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
 import attrs
 import pytest
 from hypothesis import given
@@ -27,6 +26,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.families.family import Family
 from tito_io.serve.gateway import GatewayOptions
+from tito_io.serve.places import Places
 from tito_io.serve.special_tokens import SpecialTokenGuard, _letters, special_texts
 from tito_io.serve.turn_engine import TurnEngine
 
@@ -275,7 +275,7 @@ async def test_an_engine_learns_tools_and_limits_on_each_way(spelled: bool, guar
 
     async def watch(_: object) -> None: ...
 
-    engine = TurnEngine(Noting(), anyio.CapacityLimiter(1), guard)
+    engine = TurnEngine(Noting(), Places(1), guard)
     tools = ({"type": "function", "function": {"name": "f"}},)
     rendering, sampling = Rendering(tools=tools), Sampling(max_tokens=7)
     await engine.from_messages([user(EVIL if spelled else "hi")], rendering, sampling, watch=watch)
