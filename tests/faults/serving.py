@@ -258,18 +258,6 @@ FAULTS = (
         (f"{ROOM}/test_media.py", "-k", "inside_of"),
     ),
     SERVING(
-        "every turn that begins meanwhile asks the engine the same",
-        "engines/one_asks.py",
-        "        if asked in running:\n",
-        "        if False:\n",
-        ("tests/io/engines/test_one_asks.py",),
-    ),
-    FILE(
-        "a session without turns is loaded in a thread",
-        right="if await self._has_turns(name)",
-        wrong="if True",
-    ),
-    SERVING(
         "a session with many requests is served before all others",
         "serve/places.py",
         "            self._waiting[session] = places\n",
@@ -282,6 +270,25 @@ FAULTS = (
         "if place.is_set():",
         "if False:",
         (f"{ROOM}/test_places.py",),
+    ),
+    SERVING(
+        "the wait of all turns is counted as that of first ones",
+        "serve/metrics.py",
+        '"later" if later else "first"',
+        '"first"',
+        (f"{ROOM}/test_metrics.py", "-k", "later"),
+    ),
+    SERVING(
+        "every turn that begins meanwhile asks the engine the same",
+        "engines/one_asks.py",
+        "        if asked in running:\n",
+        "        if False:\n",
+        ("tests/io/engines/test_one_asks.py",),
+    ),
+    FILE(
+        "a session without turns is loaded in a thread",
+        right="if await self._has_turns(name)",
+        wrong="if True",
     ),
     SERVING(
         "a large body is read where all requests are answered",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -214,11 +215,12 @@ def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = N
 
 async def _turn(gateway: Gateway, request: Request, dialect: Dialect) -> Response:
     """Answer with a turn; a session that the client names itself is opened by its first turn."""
+    begun = time.perf_counter()
     name = await gateway.session_name(request, opening=True)
     body = await gateway.messages(request)
     plain = _dialect(gateway, request) is None
     # Starlette calls a response as ASGI does.
-    application: Any = TurnResponse(gateway, dialect, name, body, plain_errors=plain)
+    application: Any = TurnResponse(gateway, dialect, name, body, plain_errors=plain, begun=begun)
     response: Response = application
     return response
 

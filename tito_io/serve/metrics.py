@@ -30,12 +30,14 @@ Metrics:
     tito_sessions_loaded: Sessions in memory.
     tito_turns_waiting: Turns that wait for a free place at the engine.
     tito_turns_running: Turns that wait or are sampled now.
+    tito_turn_wait_seconds{turn}: Histogram of seconds until a turn, first or later, has its place.
     tito_turn_seconds: Histogram of seconds from request to whole reply.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -131,14 +133,26 @@ class Metrics:
         self.sessions_loaded = self._gauge("sessions_loaded", "Sessions in memory")
         self.turns_waiting = self._gauge("turns_waiting", "Turns that wait for a free place at the engine")
         self.turns_running = self._gauge("turns_running", "Turns that wait or are sampled now")
-        meaning = "Histogram of seconds from request to whole reply"
-        self.turn_seconds = Histogram("tito_turn_seconds", meaning, buckets=BUCKETS, registry=self.registry)
+        self.turn_wait_seconds = self._seconds(
+            "turn_wait_seconds",
+            "Histogram of seconds until a turn, first or later, has its place",
+            "turn",
+        )
+        self.turn_seconds = self._seconds("turn_seconds", "Histogram of seconds from request to whole reply")
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"tito_{name}", meaning, labels, registry=self.registry)
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(f"tito_{name}", meaning, registry=self.registry)
+
+    def _seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
+        return Histogram(f"tito_{name}", meaning, labels, buckets=BUCKETS, registry=self.registry)
+
+    def count_wait(self, *, later: bool, begun: float) -> None:
+        """Count the seconds since `begun`, in which a session's first turn, or a later one, waited."""
+        wait = self.turn_wait_seconds.labels("later" if later else "first")
+        wait.observe(time.perf_counter() - begun)
 
     def count_turn(self, origin: TurnOrigin, turn: ClientTurn, seconds: float) -> None:
         """Count a turn that was sampled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -31,12 +31,14 @@ class TurnEngine(EngineWrapper):
         places: The places for turns that are sampled at once.
         guard: Reads spelled special tokens as text, where the model's folder is known.
         media: The prompt's images; prompts that go by messages get them back.
+        on_place: Called when the turn has its first place.
         by_messages: Whether the prompt was sent as messages, so that the server's parsers read the text.
     """
 
     places: Places
     guard: SpecialTokenGuard | None = None
     media: NamedMedia = NO_MEDIA
+    on_place: Callable[[], object] = bool
     by_messages: bool = attrs.field(default=True, init=False)
 
     async def render(
@@ -56,6 +58,8 @@ class TurnEngine(EngineWrapper):
         self.by_messages = request.ids is None
         try:
             async with self.places.of(request.sampling.conversation):
+                self.on_place()
+                self.on_place = bool  # a turn that is resumed or split waits again, but had its first place
                 return await self.engine.sample(request)
         except MediaUnsupportedError:  # nothing was sampled, and the prompt goes by messages
             self.by_messages = True

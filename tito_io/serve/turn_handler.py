@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -158,7 +157,7 @@ class TurnResponse:
         name: The session's id.
         body: The request's body.
         plain_errors: Whether errors have the form of the session protocol.
-        begun: When the request came, by a clock that only measures.
+        begun: When the request's headers came, by a clock that only measures.
         stamp: What the request is known by. Of a turn that is handed out again, as it was the first time.
         stream: The stream, once it has begun.
         begin: Begins the stream, once the request is known.
@@ -170,7 +169,7 @@ class TurnResponse:
     name: str
     body: dict[str, Any]
     plain_errors: bool = attrs.field(kw_only=True)
-    begun: float = attrs.field(factory=time.perf_counter, init=False)
+    begun: float = attrs.field(kw_only=True)
     stamp: RequestStamp = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
     begin: Callable[..., Awaitable[AnswerStream]] | None = attrs.field(default=None, init=False)
@@ -179,7 +178,9 @@ class TurnResponse:
     def __attrs_post_init__(self) -> None:
         dialect = self.dialect.name
         response = PREFIXES.get(dialect, "") + secrets.token_hex(16)
-        self.stamp = RequestStamp(dialect=dialect, response=response, requested=self.gateway.clock())
+        self.stamp = RequestStamp(
+            dialect=dialect, response=response, requested=self.gateway.clock(), begun=self.begun
+        )
         self.record = TurnRecord(dialect=dialect, session=self.name, response=response)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -214,7 +215,9 @@ class TurnResponse:
         model = request.model or await turns.model_name()
         self.record.model, self.record.stream = model, request.stream
         media = await turns.media(session, request)
-        prompt, engine = turns.prompt(session, request, media.messages), turns.turn_engine(media)
+        prompt = turns.prompt(session, request, media.messages)
+        waited = partial(self.gateway.metrics.count_wait, later=bool(session.commits), begun=self.begun)
+        engine = turns.turn_engine(media, waited)
         begin = self.begin = partial(self._begin, connection, request, model, engine)
         pinging = anyio.CancelScope()
         if request.stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -62,12 +62,14 @@ class RequestStamp:
         dialect: The name of its API.
         response: The id of its response.
         requested: When it came, in seconds since 1970.
+        begun: When its headers came, by a clock that only measures.
         retry_key: A digest of its idempotency key; None where it had none.
     """
 
     dialect: str
     response: str
     requested: float
+    begun: float
     retry_key: str | None = None
 
 
@@ -140,9 +142,12 @@ class TurnTaker:
         self.model = self.model or await served_model(self.engine)
         return self.model
 
-    def turn_engine(self, media: NamedMedia = NO_MEDIA) -> TurnEngine:
-        """Return the engine for one turn, whose prompt shows `media`."""
-        return TurnEngine(self.engine, self.places, self.guard, media)
+    def turn_engine(self, media: NamedMedia = NO_MEDIA, on_place: Callable[[], object] = bool) -> TurnEngine:
+        """Return the engine for one turn, whose prompt shows `media`.
+
+        `on_place` is called when the turn has its place.
+        """
+        return TurnEngine(self.engine, self.places, self.guard, media, on_place)
 
     async def media(self, session: Session, request: ParsedRequest) -> NamedMedia:
         """Return the messages of a request with their images by digest, and the images' bytes.
@@ -198,7 +203,6 @@ class TurnTaker:
             stamp: What the request is known by.
             watch: Called with each delta.
         """
-        begun = time.perf_counter()
         steps, forgive = session.trajectory, self.policy.forgive
         args = parse_sampling(request.sampling).among(prompt.tools)
         rendering = self.rendering(prompt.tools, args.template_args)
@@ -235,7 +239,7 @@ class TurnTaker:
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
         self._check_text(session, sampled.turn.reply, sampling.stop)
         origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
-        self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - begun)
+        self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - stamp.begun)
         self.metrics.count_constrained(args.sampling.constraint)
         commits_of_turn = tuple(_commits(sampled, origin, stamp.response))
         return UnreceivedTurn(

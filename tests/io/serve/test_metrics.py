@@ -161,6 +161,39 @@ async def test_a_turn_takes_as_long_as_it_is_sampled() -> None:
     assert 0 < float(seconds) < most
 
 
+@pytest.mark.anyio
+async def test_the_wait_of_first_and_of_later_turns_is_counted() -> None:
+    gateway = scripted_gateway(Scripted())
+    async with client(gateway) as http:
+        for turns in (1, 3):
+            name = await opened(http)
+            for _ in range(turns):
+                await chat(http, name, HELLO)
+        found = await gauges(http)
+    counts = {turn: found[f'turn_wait_seconds_count{{turn="{turn}"}}'] for turn in ("first", "later")}
+    assert counts == {"first": 2, "later": 2}
+    waits = [found[f'turn_wait_seconds_sum{{turn="{turn}"}}'] for turn in counts]
+    assert 0 < sum(waits) < found["turn_seconds_sum"]
+
+
+@pytest.mark.anyio
+async def test_a_wait_is_as_long_as_there_is_no_place() -> None:
+    engine = Scripted(held=anyio.Event())
+    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=1)))
+    async with client(gateway) as http:
+        names = [await opened(http) for _ in range(2)]
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(chat, http, name, HELLO)
+            await anyio.wait_all_tasks_blocked()
+            begun = time.perf_counter()
+            await anyio.sleep(0.01)
+            least = time.perf_counter() - begun
+            assert engine.held is not None
+            engine.held.set()
+        assert (await gauges(http))['turn_wait_seconds_sum{turn="first"}'] >= least
+
+
 def test_workers_beyond_256_are_counted_together() -> None:
     found = Metrics()
     labels = [found._worker_label(f"worker {number}") for number in range(300)]
