@@ -19,4 +19,7 @@ def test_nothing_is_lost_or_wrong_in_many_sessions() -> None:
     assert [(one["name"], one["turns"], one["wrong"]) for one in loads] == [
         ("proxy", 12, 0),
         ("gateway", 12, 0),
+        ("gateway", 12, 0),
     ]
+    assert all(0 < one["first"]["p50"] <= one["first"]["p99"] for one in loads)
+    assert all(one["files"] > 3 for one in loads)

@@ -6,8 +6,9 @@ written with the same HTTP libraries as the gateway; it reads and keeps nothing,
 1. One conversation grows to 207,000 ids: processor time of the gateway and of the proxy for each turn.
    `added` is the difference. Then a shorter one is streamed, an id at a time.
 2. The samples and the records of that conversation: size, processor time and memory.
-3. Many sessions at once, half of them streamed. Every id that comes back is checked, and at the end what a
-   trainer would get. Exits with 1 if an id differs, or a turn is lost.
+3. Many sessions at once, half of them streamed: twice through the gateway, to see whether it keeps memory of
+   sessions that are gone. Every id that comes back is checked, and at the end what a trainer would get. Exits
+   with 1 if an id differs, or a turn is lost.
 
 What is known of Miles' session server is printed beside it. It was measured once, on two busy cores, in its
 own process and without HTTP.
@@ -19,8 +20,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,8 +44,23 @@ LOADED = 24
 """Sampled ids of a turn in the third part, where there are many turns."""
 PAUSE = 0.001
 """Seconds between the ids of a streamed turn."""
+SAMPLE = 50
+"""After how many turns it is looked how many files are open."""
 SHORTER = 5
 """How many times as many turns come whole as streamed."""
+LOADS: Mapping[str, Callable[[Load], float]] = {
+    "turns a second": lambda load: load.turns / load.seconds,
+    "CPU of a turn, ms": lambda load: load.cpu,
+    "p50 of a first turn, ms": lambda load: load.first.p50,
+    "p99 of a first turn, ms": lambda load: load.first.p99,
+    "p50 of a later turn, ms": lambda load: load.later.p50,
+    "p99 of a later turn, ms": lambda load: load.later.p99,
+    "memory at most, beyond before, MB": lambda load: load.memory / 1e6,
+    "memory at the end, MB": lambda load: load.resident / 1e6,
+    "open files at most": lambda load: load.files,
+    "requests that were sent again": lambda load: load.repeats,
+    "errors and wrong ids": lambda load: load.wrong,
+}
 VALUES: Mapping[str, Callable[[Cost], float]] = {
     "gateway": lambda cost: cost.gateway,
     "proxy": lambda cost: cost.proxy,
@@ -56,6 +73,25 @@ VALUES: Mapping[str, Callable[[Cost], float]] = {
 
 
 @attrs.frozen
+class Wait:
+    """How long turns took, in milliseconds.
+
+    Attributes:
+        p50: Half of them took less.
+        p99: All but one in a hundred took less.
+    """
+
+    p50: float
+    p99: float
+
+    @classmethod
+    def of(cls, seconds: Iterable[float]) -> Wait:
+        """Return it of turns, of which there is at least one."""
+        found = sorted(seconds)
+        return cls(found[len(found) // 2] * 1e3, found[len(found) * 99 // 100] * 1e3)
+
+
+@attrs.frozen
 class Load:
     """What came of many sessions at once.
 
@@ -65,9 +101,11 @@ class Load:
         turns: How many turns were answered.
         seconds: How long it took.
         cpu: Processor milliseconds of the server for each turn.
-        p50: Half of the turns took less than these milliseconds.
-        p99: All but one in a hundred took less than these.
+        first: How long the first turn of each session took.
+        later: How long the others took.
         memory: By how many bytes the server grew at most.
+        resident: The bytes of memory that it has once all sessions are deleted.
+        files: The most files that it had open.
         repeats: How many requests were sent again because the engine was not reached.
         wrong: Errors, and comparisons of ids that failed.
     """
@@ -77,9 +115,11 @@ class Load:
     turns: int
     seconds: float
     cpu: float
-    p50: float
-    p99: float
+    first: Wait
+    later: Wait
     memory: int
+    resident: int
+    files: int
     repeats: int
     wrong: int
 
@@ -88,13 +128,18 @@ def loaded(server: ServerProcess, name: str, sessions: int, turns: int, progress
     """Run agents at once through a server."""
     task = progress.add_task(f"{sessions} sessions, {name}", total=sessions * turns)
     cpu, memory, start = server.cpu_seconds(), server.memory(), time.perf_counter()
+    files, counted = [server.files()], count(1)
+
+    def done() -> None:
+        progress.advance(task)
+        if next(counted) % SAMPLE == 0:
+            files.append(server.files())
 
     async def run() -> list[Agent]:
-        done = partial(progress.advance, task)
         return await load(server.url, sessions, turns, session=name == "gateway", done=done)
 
     agents = anyio.run(run)
-    seconds = sorted(one for agent in agents for one in agent.seconds)
+    seconds = [one for agent in agents for one in agent.seconds]
     errors = [error for agent in agents for error in agent.errors]
     for error in errors[:5]:
         progress.console.print(error)
@@ -104,9 +149,11 @@ def loaded(server: ServerProcess, name: str, sessions: int, turns: int, progress
         turns=len(seconds),
         seconds=time.perf_counter() - start,
         cpu=(server.cpu_seconds() - cpu) / max(len(seconds), 1) * 1e3,
-        p50=seconds[len(seconds) // 2] * 1e3,
-        p99=seconds[len(seconds) * 99 // 100] * 1e3,
+        first=Wait.of(one for agent in agents for one in agent.seconds[:1]),
+        later=Wait.of([one for agent in agents for one in agent.seconds[1:]] or seconds),
         memory=server.memory("VmHWM") - memory,
+        resident=server.memory(),
+        files=max(files),
         repeats=sum(agent.repeats for agent in agents),
         wrong=len(errors) + sum(agent.mismatches for agent in agents) + (len(seconds) != sessions * turns),
     )
@@ -139,7 +186,11 @@ def measured(given: argparse.Namespace, folder: Path, progress: Progress) -> Res
     with servers(folder, new_store("many.db"), LOADED) as started:
         loads = [
             loaded(server, name, given.sessions, given.session_turns, progress)
-            for name, server in (("proxy", started.proxy), ("gateway", started.gateway))
+            for name, server in (
+                ("proxy", started.proxy),
+                ("gateway", started.gateway),
+                ("gateway", started.gateway),
+            )
         ]
     return Results((whole_one, streamed), collected, loads)
 
@@ -178,20 +229,14 @@ def print_collected(console: Console, results: Results) -> None:
 
 def print_loads(console: Console, loads: Sequence[Load]) -> None:
     """Print what came of many sessions at once."""
-    proxy, gateway = loads
-    table = Table(title=f"{gateway.sessions} sessions at once, {gateway.turns} turns, half streamed")
-    for name in ("", "gateway", "proxy", "ratio"):
+    proxy, first, second = loads
+    table = Table(title=f"{proxy.sessions} sessions at once, {first.turns} turns, half streamed")
+    for name in ("", "gateway", "the same again", "proxy", "ratio"):
         table.add_column(name, justify="left" if not name else "right")
-    for label, mine, floor in (
-        ("turns a second", gateway.turns / gateway.seconds, proxy.turns / proxy.seconds),
-        ("CPU of a turn, ms", gateway.cpu, proxy.cpu),
-        ("p50 of a turn, ms", gateway.p50, proxy.p50),
-        ("p99 of a turn, ms", gateway.p99, proxy.p99),
-        ("memory, MB", gateway.memory / 1e6, proxy.memory / 1e6),
-    ):
-        table.add_row(label, f"{mine:.1f}", f"{floor:.1f}", f"{mine / floor:.2f}")
-    table.add_row("requests that were sent again", str(gateway.repeats), str(proxy.repeats), "")
-    table.add_row("errors and wrong ids", str(gateway.wrong), str(proxy.wrong), "")
+    for label, value in LOADS.items():
+        found = [value(one) for one in (first, second, proxy)]
+        ratio = f"{found[0] / found[2]:.2f}" if found[2] else ""
+        table.add_row(label, *(f"{one:.1f}" for one in found), ratio)
     console.print(table)
 
 

@@ -24,7 +24,10 @@ def application(upstream: str) -> Starlette:
     async def forward(request: Request) -> Response:
         content = await request.body()
         sent = http.build_request("POST", upstream + request.url.path, content=content)
-        answer = await http.send(sent, stream=True)
+        try:
+            answer = await http.send(sent, stream=True)
+        except httpx2.RequestError:  # the engine closed the connection just then: clients repeat the request
+            return Response(status_code=503)
         kind = answer.headers["content-type"]
         if not kind.startswith("text/event-stream"):
             return Response(await answer.aread(), media_type=kind)

@@ -44,6 +44,10 @@ class ServerProcess:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
+    def files(self) -> int:
+        """Return how many files it has open, connections among them."""
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+
 
 @contextmanager
 def started(*command: str) -> Iterator[ServerProcess]:
