@@ -86,6 +86,13 @@ FAULTS = (
         (f"{ROOM}/test_media.py", "-k", "stands_for"),
     ),
     SERVING(
+        "images are fetched from the machine itself",
+        "serve/fetch.py",
+        "is_public(ip) and not is_own(ip)",
+        "is_public(ip)",
+        (f"{ROOM}/test_media.py", "-k", "machine_itself"),
+    ),
+    SERVING(
         "--durable does not reach the file",
         "serve/command.py",
         "durable=options.durable)",

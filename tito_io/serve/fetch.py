@@ -1,8 +1,8 @@
 """Fetch images that clients name by address: only if the operator allows it, and only from public addresses.
 
 A client chooses the address, and the gateway stands inside of a network. So the host is resolved here, every
-address that it has must be public, and the connection goes to the one that was checked. Redirections are
-checked in the same way. No proxy of the environment is used: it would resolve the name again.
+address that it has must be public and another machine's, and the connection goes to the one that was checked.
+Redirections are checked in the same way. No proxy of the environment is used: it would resolve a name again.
 """
 
 from __future__ import annotations
@@ -54,6 +54,29 @@ def is_public(ip: IpAddress) -> bool:
     return not special and all(one.is_global and not one.is_multicast for one in inner)
 
 
+def is_own(ip: IpAddress) -> bool:
+    """Return whether an address is one of this machine's: the way to it then begins there.
+
+    Nothing is sent: a UDP socket that is connected has chosen its route alone.
+
+    >>> is_own(ipaddress.ip_address("127.0.0.1"))
+    True
+    """
+    family = socket.AF_INET if ip.version == IPV4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect((str(ip), 9))
+            return ipaddress.ip_address(way.getsockname()[0]) == ip
+    except OSError:  # there is no way to it
+        return False
+
+
+def may_be_fetched_from(ip: IpAddress) -> bool:
+    """Return whether images may be fetched from an address: a public one, of another machine."""
+    return is_public(ip) and not is_own(ip)
+
+
+IPV4 = 4
 UNICAST = ipaddress.ip_network("2000::/3")
 """The only IPv6 addresses that are assigned to hosts of the public network (RFC 4291 and IANA's registry).
 
@@ -87,13 +110,13 @@ class ImageFetcher:
     """
 
     client: httpx2.AsyncClient
-    allowed: Callable[[IpAddress], bool] = is_public
+    allowed: Callable[[IpAddress], bool] = may_be_fetched_from
     most_bytes: int = MOST_BYTES
     most_together: int = MOST_TOGETHER
     seconds: float = SECONDS
 
     @classmethod
-    def of(cls, *, allowed: Callable[[IpAddress], bool] = is_public) -> Self:
+    def of(cls, *, allowed: Callable[[IpAddress], bool] = may_be_fetched_from) -> Self:
         """Return a fetcher with connections of its own."""
         # No connection is used again: another host may have the same address, and another certificate.
         limits = httpx2.Limits(max_keepalive_connections=0)
@@ -176,7 +199,7 @@ class ImageFetcher:
         found = await anyio.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         addresses = [ipaddress.ip_address(where[0]) for *_, where in found]
         if not addresses or not all(map(self.allowed, addresses)):
-            raise FetchError("its host has an address that is not public")
+            raise FetchError("its host has an address that is not public, or is this machine's")
         return addresses[0]
 
     async def aclose(self) -> None:

@@ -27,6 +27,7 @@ from tests.io.serve.gateway import chat, client, opened, served, user
 from tito_core import InputError
 from tito_core.ledger import Origin
 from tito_io.engines.protocol import InvalidReplyError
+from tito_io.serve import fetch
 from tito_io.serve.app import app
 from tito_io.serve.commit import Commit, decode, encode
 from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
@@ -643,6 +644,13 @@ async def test_an_address_that_stands_for_another_or_serves_machines_is_not_publ
     assert is_public(ipaddress.ip_address("2606:4700::1111"))
     assert is_public(ipaddress.ip_address("64:ff9b::1.1.1.1"))
     assert is_public(ipaddress.ip_address("2606:4700::5efe:1.1.1.1"))
+
+
+async def test_an_address_of_the_machine_itself_is_not_fetched_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have a public address, with services on it that listen for neighbours alone."""
+    monkeypatch.setattr(fetch, "is_public", lambda _: True)
+    assert not fetch.may_be_fetched_from(ipaddress.ip_address("127.0.0.1"))
+    assert fetch.may_be_fetched_from(ipaddress.ip_address("1.1.1.1"))
 
 
 INSIDE, OUTSIDE = "10.1.2.3", "1.1.1.1"
