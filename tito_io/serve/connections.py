@@ -10,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .bounds import ConnectionBounds
 from .logs import LOG
+from .turn_handler import CLOSING
 
 ACCEPT_FAILED = "socket.accept() out of system resource"
 """How asyncio's message begins where a connection cannot be accepted."""
@@ -48,6 +49,9 @@ class BoundedConnection(H11Protocol):
     def handle_events(self) -> None:
         """Read what has arrived, and look at what is still missing."""
         super().handle_events()
+        scope: Any = self.scope
+        if scope is not None:  # the application is called later
+            scope["extensions"] = {CLOSING: self.transport.is_closing}
         self._watch()
 
     def on_response_complete(self) -> None:

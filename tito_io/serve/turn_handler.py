@@ -51,6 +51,8 @@ JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers that keep proxies from collecting a stream."""
+CLOSING = "tito.closing"
+"""An ASGI extension: returns whether the server drops what is sent now. `receive` says so a little later."""
 UNSENT = 1 << 16
 """How many bytes are sent at once: what servers take without waiting for the client."""
 
@@ -61,12 +63,14 @@ class ClientConnection:
 
     Attributes:
         send: Sends an ASGI message.
+        closing: Returns whether the server drops what is sent, as far as it can say so.
         gone: Whether the client went away, as far as it is known.
         begun: Whether the answer has begun.
         over: Whether the whole answer was sent.
     """
 
     send: Send
+    closing: Callable[[], bool] = bool
     gone: bool = attrs.field(default=False, init=False)
     begun: bool = attrs.field(default=False, init=False)
     over: bool = attrs.field(default=False, init=False)
@@ -125,7 +129,7 @@ class ClientConnection:
         # A send waits until the server has room for it, and is dropped in silence if the client leaves then.
         await self._send({"type": "http.response.body", "body": b"", "more_body": True})
         await anyio.lowlevel.checkpoint()  # so that a client that went away meanwhile is noticed
-        if not self.gone:
+        if not (self.gone or self.closing()):
             await self._send_parts(data, more=False)
             self.over = True
 
@@ -186,7 +190,7 @@ class TurnResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client goes away first."""
         self.stamp = attrs.evolve(self.stamp, retry_key=retry_key(Headers(scope=scope)))
-        connection = ClientConnection(send)
+        connection = ClientConnection(send, scope.get("extensions", {}).get(CLOSING, bool))
         async with anyio.create_task_group() as group:
             group.start_soon(connection.listen, receive, group.cancel_scope)
             group.start_soon(connection.flush, group.cancel_scope)

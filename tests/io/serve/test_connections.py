@@ -28,6 +28,21 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, {hard}))
 """
 
 
+STORED_ONCE_THE_CLIENT_IS_GONE = """
+import asyncio
+from tito_io.serve.connections import BoundedConnection
+from tito_io.serve.sqlite import SqliteStore
+put, left = SqliteStore.put, []
+BoundedConnection.eof_received = lambda self: left.append(self.scope["path"])
+async def stored(*args, **options):
+    await put(*args, **options)
+    print("stored", flush=True)
+    while not any(path.endswith("completions") for path in left):
+        await asyncio.sleep(0)
+SqliteStore.put = stored
+"""
+
+
 @contextmanager
 def gateway(*options: str, first: str = "", complaints: Path | None = None) -> Iterator[Process]:
     with started("--store", "memory", *options, first=first, complaints=complaints) as process:
@@ -49,6 +64,23 @@ def received(wire: socket.socket) -> bytes:
 
 def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
+
+
+def test_a_turn_whose_client_left_just_before_its_end_was_sent_is_not_stored(tmp_path: Path) -> None:
+    """The event loop has read the end of the connection, and has not called anybody back for it yet."""
+    store = f"sqlite:{tmp_path / 's.db'}"
+    body = json.dumps({"messages": HELLO, "stream": True, "max_tokens": 5}).encode()
+    with started("--store", store, first=STORED_ONCE_THE_CLIENT_IS_GONE) as process:
+        name = httpx2.post(f"{process.url}/sessions").json()["session_id"]
+        head = f"POST /sessions/{name}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        with connected(process, head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body) as wire:
+            assert process.process.stdout is not None
+            assert "stored\n" in iter(process.process.stdout.readline, "")
+            wire.shutdown(socket.SHUT_WR)
+            assert process.stop() == 0
+    with started("--store", store) as process:
+        shown = httpx2.get(f"{process.url}/sessions/{name}").json()
+    assert shown["metadata"]["tree"]["nodes"] == []
 
 
 @pytest.mark.parametrize(
