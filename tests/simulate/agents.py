@@ -19,7 +19,6 @@ from tests.simulate.network import WINDOWS, AnswerReader, Connection, LostError,
 
 TRIES = 6
 PATIENCE_SECONDS = 90.0
-"""How long a client waits for an answer."""
 OK, NO_CONTENT, NOT_FOUND = 200, 204, 404
 OUTAGES = frozenset((400, 429, 500, 502, 503, 504))
 """Statuses of errors that may follow from a fault; an agent then asks again."""
@@ -47,11 +46,13 @@ class World:
         draws: What decides.
         plan: Which faults happen.
         history: Where everything is noted.
+        patience: How many seconds a client waits for an answer.
     """
 
     draws: Draws
     plan: FaultPlan
     history: History
+    patience: float = attrs.field(default=PATIENCE_SECONDS, kw_only=True)
 
     def now(self) -> float:
         """Return the time in seconds."""
@@ -129,7 +130,7 @@ class Client:
         try:
             wire = await self.world.connect(self.name, attempt)
             try:
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(self.world.patience):
                     await self._talk(wire, data, reader, how)
             finally:
                 wire.abandon()

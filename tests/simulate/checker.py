@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 import attrs
 
@@ -22,11 +22,22 @@ Ids = tuple[tuple[int, ...], tuple[int, ...]]
 
 def violations(history: History) -> list[str]:
     """Return what of a history contradicts the documentation."""
+    return [*history.odd, *chain.from_iterable(by_rule(history).values())]
+
+
+def by_rule(history: History) -> dict[str, list[str]]:
+    """Return what of a history contradicts each rule, by the rule's name."""
     case = Case.of(history)
     rules = (
         acknowledged_turns_are_stored,
-        rows_are_what_was_sampled,
+        received_ids_are_stored,
+        turns_are_what_was_sampled,
+        samplings_are_stored_once,
+        stored_turns_are_trained,
         turns_train_once,
+        only_turns_are_trained,
+        calls_show_all_turns,
+        calls_show_what_is_stored,
         unreceived_turns_are_marked,
         lost_turns_are_handed_out,
         keys_name_one_turn,
@@ -34,8 +45,7 @@ def violations(history: History) -> list[str]:
         sessions_do_not_mix,
         deleted_sessions_stay_away,
     )
-    found = chain.from_iterable(rule(case) for rule in rules)
-    return [*history.odd, *found]
+    return {rule.__name__: list(rule(case)) for rule in rules}
 
 
 @attrs.frozen(kw_only=True)
@@ -77,28 +87,44 @@ class Case:
         """Return the attempts of a session."""
         return [one for one in self.history.attempts if one.session == session.name]
 
+    def received(self, session: SessionHistory) -> Iterator[tuple[int, Answer]]:
+        """Yield the whole turns that clients of a session received, with the attempts' numbers."""
+        for attempt in self.attempts(session):
+            if attempt.answer is not None and attempt.answer.taken:
+                yield attempt.number, attempt.answer
+
 
 def acknowledged_turns_are_stored(case: Case) -> Iterator[str]:
+    """Every turn that a client received whole is stored."""
+    for session in case.kept():
+        stored = _by_response(session)
+        acknowledged = {
+            answer.name: (number, len(answer.sampled)) for number, answer in case.received(session)
+        }
+        for name, (number, count) in acknowledged.items():
+            found = len(stored.get(name, []))
+            if found < count:
+                yield (
+                    f"{session.label}: attempt {number} received {name}, and the store does not have its "
+                    f"ids; it has {found} turns of that name"
+                )
+
+
+def received_ids_are_stored(case: Case) -> Iterator[str]:
     """Every turn that a client received whole is stored once, with the ids that the client received."""
     for session in case.kept():
         stored = _by_response(session)
-        for attempt in case.attempts(session):
-            answer = attempt.answer
-            if answer is None or not answer.taken:
-                continue
+        for number, answer in case.received(session):
             turns = stored.get(answer.name, [])
-            if sorted(one.ids for one in turns) != sorted(answer.sampled):
-                yield (
-                    f"{session.label}: attempt {attempt.number} received {answer.name}, and the store does "
-                    f"not have its ids; it has {len(turns)} turns of that name"
-                )
+            missing = len(turns) < len(answer.sampled)
+            if not missing and sorted(one.ids for one in turns) != sorted(answer.sampled):
+                yield f"{session.label}: attempt {number} received other ids of {answer.name} than are stored"
             elif answer.prompt and any(one.prompt != answer.prompt for one in turns):
                 yield f"{session.label}: {answer.name} is stored with another prompt than was received"
 
 
-def rows_are_what_was_sampled(case: Case) -> Iterator[str]:
-    """Every stored turn has the ids and log-probabilities of one reply of the engine, and no two have one."""
-    used: Counter[Ids] = Counter()
+def turns_are_what_was_sampled(case: Case) -> Iterator[str]:
+    """Every stored turn has the ids and log-probabilities of one reply of the engine."""
     for session in case.history.sessions.values():
         for turn in session.turns:
             found = case.samplings.get((turn.prompt, turn.ids), [])
@@ -106,28 +132,58 @@ def rows_are_what_was_sampled(case: Case) -> Iterator[str]:
                 yield f"{session.label}: the engine never sampled the ids of {turn.name} after its prompt"
             elif turn.logprobs not in [one.logprobs for one in found]:
                 yield f"{session.label}: {turn.name} has other log-probabilities than the engine reported"
-            used[turn.prompt, turn.ids] += 1
+
+
+def samplings_are_stored_once(case: Case) -> Iterator[str]:
+    """No two stored turns have one reply of the engine."""
+    sessions = case.history.sessions.values()
+    used = Counter((turn.prompt, turn.ids) for session in sessions for turn in session.turns)
     for ids, count in used.items():
-        sampled = len(case.samplings.get(ids, []))
-        if 0 < sampled < count:
-            numbers = [one.number for one in case.samplings[ids]]
-            yield f"the samplings {numbers} are stored {count} times"
+        sampled = [one.number for one in case.samplings.get(ids, [])]
+        if 0 < len(sampled) < count:
+            yield f"the samplings {sampled} are stored {count} times"
 
 
-def turns_train_once(case: Case) -> Iterator[str]:
-    """Every stored turn is trained in one row, with its log-probabilities."""
+def stored_turns_are_trained(case: Case) -> Iterator[str]:
+    """Every stored turn is trained in a row, with its log-probabilities."""
     for session in case.kept():
         if session.status != OK:
             yield f"{session.label}: at the end its rows are answered with {session.status}"
-            continue
-        for (prompt, ids), turns in _by_ids(session).items():
-            count = sum(_trains(row, turns[0]) for row in session.rows)
-            if count != len(turns):
-                names = ", ".join(turn.name for turn in turns)
-                yield f"{session.label}: {names}, of {len(prompt) + len(ids)} ids: {count} rows train this"
-        trained = sum(sum(row.mask) for row in session.rows)
-        if trained != sum(len(turn.ids) for turn in session.turns):
-            yield f"{session.label}: {trained} ids are trained, and other ids were sampled"
+        else:
+            yield from (text for text, missing in _trained(session) if missing > 0)
+
+
+def turns_train_once(case: Case) -> Iterator[str]:
+    """No turn is trained in two rows."""
+    for session in case.kept():
+        yield from (text for text, missing in _trained(session) if missing < 0)
+
+
+def only_turns_are_trained(case: Case) -> Iterator[str]:
+    """Nothing is trained but the ids of stored turns."""
+    for session in case.kept():
+        turns = _by_ids(session)
+        for row in session.rows:
+            for start, end in _runs(row.mask):
+                if (row.tokens[:start], row.tokens[start:end]) not in turns:
+                    yield f"{session.label}: a row trains ids {start} to {end}, which are no stored turn"
+
+
+def calls_show_all_turns(case: Case) -> Iterator[str]:
+    """Every stored turn is shown in `/calls`."""
+    for session in case.kept():
+        if session.calls is not None:
+            missing = [turn.name for turn in session.turns if turn.name not in session.calls]
+            yield from (f"{session.label}: {name} is stored, and is not in its calls" for name in missing)
+
+
+def calls_show_what_is_stored(case: Case) -> Iterator[str]:
+    """Every turn in `/calls` is a stored one, with its ids."""
+    for session in case.kept():
+        stored = {turn.name: (turn.prompt, turn.ids) for turn in session.turns}
+        for name, ids in (session.calls or {}).items():
+            if stored.get(name) != ids:
+                yield f"{session.label}: its calls have other ids of {name} than the store"
 
 
 def unreceived_turns_are_marked(case: Case) -> Iterator[str]:
@@ -227,6 +283,25 @@ def _by_ids(session: SessionHistory) -> dict[Ids, list[StoredTurn]]:
     for turn in session.turns:
         found.setdefault((turn.prompt, turn.ids), []).append(turn)
     return found
+
+
+def _trained(session: SessionHistory) -> Iterator[tuple[str, int]]:
+    """Yield a text about each turn, and how many rows too few train it."""
+    for (prompt, ids), turns in _by_ids(session).items():
+        count = sum(_trains(row, turns[0]) for row in session.rows)
+        names = ", ".join(turn.name for turn in turns)
+        text = f"{session.label}: {names}, of {len(prompt) + len(ids)} ids: {count} rows train this"
+        yield text, len(turns) - count
+
+
+def _runs(mask: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where the runs of trained ids begin and end."""
+    start = 0
+    for trained, run in groupby(mask):
+        end = start + len(list(run))
+        if trained:
+            yield start, end
+        start = end
 
 
 def _continued(session: SessionHistory) -> set[str]:

@@ -153,6 +153,7 @@ class SessionHistory:
         status: The status with which the gateway answered for its rows at the end.
         turns: Its stored turns at the end.
         rows: Its training rows at the end.
+        calls: Prompt ids and sampled ids of its turns in `/calls` at the end; None where that was not read.
         left: What the store still has of it at the end.
     """
 
@@ -163,6 +164,7 @@ class SessionHistory:
     status: int = 0
     turns: list[StoredTurn] = attrs.field(factory=list)
     rows: list[TrainingRow] = attrs.field(factory=list)
+    calls: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] | None = None
     left: list[str] = attrs.field(factory=list)
 
 

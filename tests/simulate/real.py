@@ -7,11 +7,13 @@ what it samples is known. A proxy stands between clients and gateway, which reme
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import SystemRandom
+from tempfile import NamedTemporaryFile
 from typing import Any
 from unittest import mock
 
@@ -23,15 +25,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.io.serve.gateway import served
 from tests.io.serve.gateway_process import Process, started
 from tests.simulate.agents import OK, Agent, Client, Wire, World
-from tests.simulate.checker import violations
+from tests.simulate.checker import Ids
 from tests.simulate.draws import Draws
 from tests.simulate.engine import SAMPLING, remember_samplings
 from tests.simulate.faults import FaultPlan
-from tests.simulate.history import Attempt, History
+from tests.simulate.history import Attempt, History, SessionHistory
 from tests.simulate.network import LostError
 from tests.simulate.run import read_rows, stored_turns
 from tito_io.embedded import MODEL, app
 from tito_io.embedded.engine import EmbeddedEngine
+from tito_io.samples.read import StoredConversation, conversations
+from tito_io.serve.redis import RedisStore
 from tito_io.serve.store import Store, open_store
 
 PATIENCE_SECONDS = 300.0
@@ -49,12 +53,14 @@ class Proxy:
         target: The port of the server; None while there is none.
         silent: Whether nothing is passed on.
         port: Where the proxy listens.
+        carried: The attempts that it carried.
     """
 
     history: History | None = None
     target: int | None = None
     silent: bool = False
     port: int = attrs.field(default=0, init=False)
+    carried: list[Attempt] = attrs.field(factory=list, init=False)
     _writers: set[asyncio.StreamWriter] = attrs.field(factory=set, init=False)
 
     @asynccontextmanager
@@ -82,32 +88,38 @@ class Proxy:
             return
         self._writers.add(back)
         seen: list[Attempt] = []
+        head = bytearray()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pass(reader, back, lambda data: self._find(data, seen)))
+                group.create_task(self._pass(reader, back, lambda data: self._find(data, head, seen)))
                 group.create_task(self._pass(there, writer, lambda data: _remember(data, seen)))
         finally:
+            for one in (writer, back):
+                one.transport.abort()
             self._writers -= {writer, back}
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see: Callable[[bytes], None]
     ) -> None:
-        """Pass bytes on until one end closes; then close the other."""
+        """Pass bytes on until one end closes; then tell the other, and take what it has written by then."""
         with suppress(OSError):
             while data := await reader.read(65_536):
                 see(data)
-                if not self.silent:
-                    writer.write(data)
-                    await writer.drain()
+                with suppress(OSError):
+                    if not self.silent:
+                        writer.write(data)
+                        await writer.drain()
         with suppress(OSError):
-            writer.transport.abort() if self.silent else writer.close()
+            writer.transport.abort() if self.silent else writer.write_eof()
 
-    def _find(self, data: bytes, seen: list[Attempt]) -> None:
-        """Note which attempt a connection carries; each has one."""
-        if self.history is not None and not seen and HEADER in data:
-            number = int(data.split(HEADER)[1].split(b"\r\n")[0])
+    def _find(self, data: bytes, head: bytearray, seen: list[Attempt]) -> None:
+        """Note which attempt a connection carries, once the head of its request is whole; each has one."""
+        head += data
+        if self.history is not None and not seen and b"\r\n\r\n" in head and HEADER in head:
+            number = int(head.split(HEADER)[1].split(b"\r\n")[0])
             seen.append(self.history.attempts[number - 1])
             seen[0].began = self.history.clock()
+            self.carried += seen
 
 
 def _remember(data: bytes, seen: list[Attempt]) -> None:
@@ -165,26 +177,46 @@ class Seeded:
 
 
 @attrs.define(eq=False)
-class RealWorld(World):
-    """Agents, a gateway as a process, and what is between them.
+class RealGateway:
+    """A gateway as a process, which is killed and begun again.
 
     Attributes:
-        options: The options of `tito serve`, without the engine's.
+        options: The options of `tito serve`.
         before: Code that runs in the process before the gateway.
         environment: More variables for the process.
-        engine: The proxy in front of the engine.
-        gateway: The proxy in front of the gateway.
-        up: Whether a gateway listens.
+        proxy: The proxy in front of it.
+        stack: Ends the process with the world.
+        up: Whether it listens, as far as clients know.
+        process: The process, once it was started.
     """
 
     options: Sequence[str]
     before: str
     environment: Mapping[str, str]
-    engine: Proxy
-    gateway: Proxy
+    proxy: Proxy
     stack: AsyncExitStack
-    up: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
+    up: bool = attrs.field(default=False, init=False)
     process: Process = attrs.field(init=False)
+
+    async def start(self) -> None:
+        """Start it, and wait until it listens."""
+        begun = started(*self.options, first=self.before, environment=self.environment)
+        self.process = await anyio.to_thread.run_sync(self.stack.enter_context, begun)
+        self.proxy.target = int(self.process.url.rsplit(":", 1)[1])
+        self.up = True
+
+
+@attrs.define(eq=False)
+class RealWorld(World):
+    """Agents, gateways as processes, and what is between them.
+
+    Attributes:
+        engine: The proxy in front of the engine.
+        gateways: The gateways.
+    """
+
+    engine: Proxy
+    gateways: Sequence[RealGateway]
     _group: set[asyncio.Task[Any]] = attrs.field(factory=set, init=False)
 
     def spawn(self, client: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -194,40 +226,45 @@ class RealWorld(World):
         return task
 
     async def connect(self, client: str, attempt: Attempt | None) -> Wire:
-        """Connect to the gateway, once it listens."""
+        """Connect to one of the gateways that listen; wait for one."""
         del client, attempt
-        await self.up.wait()
+        while not any(one.up for one in self.gateways):  # noqa: ASYNC110  # as clients do that know no better
+            await asyncio.sleep(0.02)
+        gateway = self.draws.pick([one for one in self.gateways if one.up])
         try:
-            return RealWire(*await asyncio.open_connection("127.0.0.1", self.gateway.port))
+            return RealWire(*await asyncio.open_connection("127.0.0.1", gateway.proxy.port))
         except OSError:
             raise LostError from None
 
-    async def start(self) -> None:
-        """Start a gateway, and note what its store has."""
-        base = ("--engine", "vllm", "--base-url", f"http://127.0.0.1:{self.engine.port}", "--model", MODEL)
-        begun = started(*self.options, *base, first=self.before, environment=self.environment)
-        self.process = await anyio.to_thread.run_sync(self.stack.enter_context, begun)
-        self.gateway.target = int(self.process.url.rsplit(":", 1)[1])
-        self.up.set()
+    async def start(self, place: int = 0) -> None:
+        """Start a gateway."""
+        await self.gateways[place].start()
 
-    def kill(self) -> None:
-        """End the gateway at once."""
-        self.up.clear()
-        self.process.kill()
-        self.history.note("gateway", "is killed")
-        for attempt in self.history.attempts:
-            attempt.finished = attempt.finished or self.now()
+    def kill(self, place: int = 0) -> list[Attempt]:
+        """End a gateway at once; return the attempts that ended with it."""
+        gateway, now = self.gateways[place], self.now()
+        gateway.up = False
+        gateway.process.kill()
+        self.history.note(f"gateway-{place + 1}", "is killed")
+        ended = [one for one in gateway.proxy.carried if one.finished is None]
+        for attempt in ended:
+            attempt.finished = now
+        return ended
 
-    async def killed(self) -> None:
-        """End the gateway, and start it again; what it has stored by then is noted."""
-        self.kill()
-        await self.start()
-        client = Client(self, "collector")
-        for session in list(self.history.sessions.values()):
-            answer = await client.ask("GET", f"/sessions/{session.name}")
-            if answer is not None and answer.complete and answer.status == OK:
-                for node in orjson.loads(answer.data)["metadata"]["tree"]["nodes"]:
-                    self.history.stored.setdefault(node["response_id"], self.now())
+    async def killed(self, place: int = 0) -> None:
+        """End a gateway, and start it again; what it had stored by then is noted."""
+        ended = self.kill(place)
+        await self.start(place)
+        unanswered = [one for one in ended if one.answer is None or not one.answer.taken]
+        died = {one.session: one.finished or 0.0 for one in unanswered}
+        await asyncio.gather(*(self._note_stored(name, at) for name, at in died.items()))
+
+    async def _note_stored(self, name: str, at: float) -> None:
+        """Note which turns of a session were stored at a time, as far as a gateway knows them now."""
+        answer = await Client(self, "collector").ask("GET", f"/sessions/{name}")
+        if answer is not None and answer.complete and answer.status == OK:
+            for node in orjson.loads(answer.data)["metadata"]["tree"]["nodes"]:
+                self.history.stored.setdefault(node["response_id"], at)
 
     async def settle(self) -> None:
         """End all faults of clients, and wait for what they have sent twice."""
@@ -239,23 +276,28 @@ class RealWorld(World):
 
 @asynccontextmanager
 async def real_world(
-    *options: str, before: str = "", environment: Mapping[str, str] | None = None
+    *options: str,
+    before: str = "",
+    environment: Mapping[str, str] | None = None,
+    gateways: int = 1,
+    seed: int | None = None,
 ) -> AsyncIterator[RealWorld]:
-    """Start an engine, its proxy, a gateway, and its proxy."""
+    """Start an engine, its proxy, gateways, and a proxy for each; clients follow a seed, by default any."""
     history = History(time.monotonic, time.monotonic())
-    seed = SystemRandom().randrange(2**32)
+    seed = SystemRandom().randrange(2**32) if seed is None else seed
     plan = FaultPlan(client=0.2, keyed=0.5, store=1.0)  # its own faults are the clients' alone
     with mock.patch.object(EmbeddedEngine, "run", remember_samplings(history)):
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(served(Seeded(app(), history)))
             engine = await stack.enter_async_context(Proxy(target=int(url.rsplit(":", 1)[1])).listening())
-            gateway = await stack.enter_async_context(Proxy(history).listening())
-            made = RealWorld(
-                Draws(seed), plan, history, options, before, environment or {}, engine, gateway, stack
-            )
+            base = ("--engine", "vllm", "--base-url", f"http://127.0.0.1:{engine.port}", "--model", MODEL)
+            proxies = [await stack.enter_async_context(Proxy(history).listening()) for _ in range(gateways)]
+            group = [
+                RealGateway((*options, *base), before, environment or {}, proxy, stack) for proxy in proxies
+            ]
             history.note("seed", f"clients follow seed {seed}")
-            await made.start()
-            yield made
+            await asyncio.gather(*(one.start() for one in group))
+            yield RealWorld(Draws(seed), plan, history, engine, group)
 
 
 async def storm(world: RealWorld, blows: Sequence[Blow], *, agents: int = 4, turns: int = 6) -> None:
@@ -267,26 +309,67 @@ async def storm(world: RealWorld, blows: Sequence[Blow], *, agents: int = 4, tur
             await asyncio.sleep(world.draws.between(0.1, 1.5))
             await blow(world)
         await asyncio.gather(*lives)
-        await world.settle()
-        for agent in living:
-            session = agent.session
-            if session is not None and session.deleting is None and await agent.turn(agent.body()) is None:
-                world.history.odd.append(f"{agent.label}: its session does not go on")
+        await go_on(world, living)
 
 
-async def judged(world: RealWorld, address: str, left: Callable[[str], Awaitable[list[str]]]) -> list[str]:
-    """Read rows by the API and from the store, and return what contradicts the documentation."""
+async def go_on(world: RealWorld, agents: Sequence[Agent]) -> None:
+    """Demand that sessions go on once nothing fails any more."""
+    await world.settle()
+    for agent in agents:
+        session = agent.session
+        if session is not None and session.deleting is None and await agent.turn(agent.body()) is None:
+            world.history.odd.append(f"{agent.label}: its session does not go on")
+
+
+async def collect(world: RealWorld, address: str) -> None:
+    """Read rows and calls by the API, stop the gateways, and read what the store has."""
     client = Client(world, "collector")
     sessions = list(world.history.sessions.values())
     for session in sessions:
         await read_rows(client, session)
-    await anyio.to_thread.run_sync(world.process.stop)
+        await _read_calls(client, session)
+    for gateway in world.gateways:
+        await anyio.to_thread.run_sync(gateway.process.stop)
     store: Store = open_store(address, idle_seconds=86_400, durable=False)
     for session in sessions:
         session.turns += await stored_turns(store, session.name)
-        session.left = await left(session.name)
+        session.left = await (in_sqlite if address.startswith("sqlite:") else in_redis)(address, session.name)
     await store.aclose()
-    return violations(world.history)
+
+
+async def _read_calls(client: Client, session: SessionHistory) -> None:
+    """Read a session's calls, as `tito samples` does."""
+    answer = await client.ask("GET", f"/sessions/{session.name}/calls")
+    if answer is not None and answer.complete and answer.status == OK:
+        session.calls = _shown_calls(answer.data) if answer.data else {}
+
+
+def _shown_calls(data: bytes) -> dict[str, Ids]:
+    with NamedTemporaryFile(suffix=".jsonl") as file:
+        Path(file.name).write_bytes(data)
+        (stored,) = conversations(Path(file.name))
+        assert isinstance(stored, StoredConversation), stored
+        steps = {node.name: node.call.step for node in stored.forest.nodes}
+        return {
+            name: (tuple(step.prompt_ids.tolist()), tuple(step.completion_ids.tolist()))
+            for name, step in steps.items()
+        }
+
+
+async def in_sqlite(address: str, name: str) -> list[str]:
+    """Return in which tables a session is."""
+    tables = ("sessions", "turns", "unreceived", "media")
+    with closing(sqlite3.connect(address.partition(":")[2])) as db:
+        sql = "SELECT 1 FROM {} WHERE name = ?"
+        return [one for one in tables if db.execute(sql.format(one), (name,)).fetchone()]
+
+
+async def in_redis(address: str, name: str) -> list[str]:
+    """Return which keys a session has."""
+    client = RedisStore.to(address).client
+    found = sorted([key.decode() async for key in client.scan_iter(match=f"*{name}*")])
+    await client.aclose()
+    return found
 
 
 @attrs.frozen

@@ -76,6 +76,29 @@ def store_twice(history: History) -> None:
     history.sessions["s"].turns.append(attrs.evolve(TURN, name="r2", response="r2", received=False))
 
 
+def receive_other_ids(history: History) -> None:
+    history.attempts[0].answer = Answer(
+        status=200, complete=True, name="r1", prompt=PROMPT, sampled=((3, 5),)
+    )
+
+
+def train_nothing(history: History) -> None:
+    history.sessions["s"].rows.clear()
+
+
+def train_more(history: History) -> None:
+    row = attrs.evolve(history.sessions["s"].rows[0], mask=(0, 1, 1, 1))
+    history.sessions["s"].rows.append(row)
+
+
+def show_no_calls(history: History) -> None:
+    history.sessions["s"].calls = {}
+
+
+def show_other_calls(history: History) -> None:
+    history.sessions["s"].calls = {"r1": (PROMPT, (3, 5))}
+
+
 def train_twice(history: History) -> None:
     history.sessions["s"].rows *= 2
 
@@ -140,7 +163,12 @@ def read_after_the_end(history: History) -> None:
         (change_ids, "never sampled"),
         (change_logprobs, "other log-probabilities"),
         (store_twice, "are stored 2 times"),
-        (train_twice, "rows train this"),
+        (receive_other_ids, "received other ids"),
+        (train_nothing, "0 rows train this"),
+        (train_twice, "2 rows train this"),
+        (train_more, "which are no stored turn"),
+        (show_no_calls, "not in its calls"),
+        (show_other_calls, "calls have other ids"),
         (count_as_received, "counts as received"),
         (lose_and_sample_again, "both train"),
         (two_with_a_key, "2 answers of it are stored"),

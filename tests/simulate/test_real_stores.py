@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import anyio.to_thread
 import pytest
 
 from tests.io.serve.redis_server import Redis, redis_process, wanted
-from tests.simulate.real import Blow, FaultyDisk, Proxy, RealWorld, judged, real_world, storm
-from tito_io.serve.redis import RedisStore
+from tests.simulate.checker import violations
+from tests.simulate.real import Blow, FaultyDisk, Proxy, RealWorld, collect, real_world, storm
 
 ASKED = os.environ.get("TITO_STORES", "").split(",")
 SOURCE = Path(__file__).parent / "disk_faults.c"
@@ -62,27 +61,11 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-async def in_sqlite(address: str, name: str) -> list[str]:
-    """Return in which tables a session is."""
-    tables = ("sessions", "turns", "unreceived", "media")
-    with closing(sqlite3.connect(address.partition(":")[2])) as db:
-        sql = "SELECT 1 FROM {} WHERE name = ?"
-        return [one for one in tables if db.execute(sql.format(one), (name,)).fetchone()]
-
-
-async def in_redis(address: str, name: str) -> list[str]:
-    """Return which keys a session has."""
-    client = RedisStore.to(address).client
-    found = sorted([key.decode() async for key in client.scan_iter(match=f"*{name}*")])
-    await client.aclose()
-    return found
-
-
 async def check(world: RealWorld, address: str, *blows: Blow) -> None:
     """Strike blows, and demand that nothing contradicts the documentation."""
     await storm(world, blows)
-    left = partial(in_sqlite if address.startswith("sqlite:") else in_redis, address)
-    found = await judged(world, address, left)
+    await collect(world, address)
+    found = violations(world.history)
     received = sum(one.answer is not None and one.answer.taken for one in world.history.attempts)
     assert not found, (found, world.history.text()[-20_000:])
     assert received > 5
@@ -175,7 +158,8 @@ async def test_a_gateway_that_is_not_durable_loses_turns_with_the_power(disk: Fa
     """This shows that the test before cuts something off."""
     async with real_world("--store", disk.address, environment=disk.environment) as world:
         await storm(world, [partial(lose_power, disk)] * 3)
-        found = await judged(world, disk.address, partial(in_sqlite, disk.address))
+        await collect(world, disk.address)
+        found = violations(world.history)
     assert any("not have its ids" in text or "answered with 404" in text for text in found)
 
 
@@ -191,7 +175,7 @@ async def silence(proxy: Proxy, seconds: float, _: RealWorld) -> None:
 async def test_partitions_from_clients_and_from_the_engine(tmp_path: Path) -> None:
     address = f"sqlite:{tmp_path / 'sessions.db'}"
     async with real_world("--store", address) as world:
-        here, there = partial(silence, world.gateway, 1.0), partial(silence, world.engine, 1.0)
+        here, there = partial(silence, world.gateways[0].proxy, 1.0), partial(silence, world.engine, 1.0)
         await check(world, address, here, there, RealWorld.killed, here, there)
 
 
