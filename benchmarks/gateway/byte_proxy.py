@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from benchmarks.gateway.processes import serve_here
+from tito_io.serve.server import KEEP_ALIVE_SECONDS
 
 
 def application(upstream: str) -> Starlette:
@@ -43,4 +44,4 @@ def application(upstream: str) -> Starlette:
 
 
 if __name__ == "__main__":
-    serve_here(application(sys.argv[1]))
+    serve_here(application(sys.argv[1]), KEEP_ALIVE_SECONDS)  # as the gateway does

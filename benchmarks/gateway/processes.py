@@ -98,11 +98,21 @@ def servers(folder: Path, store: str, sampled: int, pause: float = 0.0) -> Itera
         yield Servers(engine, proxy, gateway)
 
 
-def serve_here(application: Any) -> None:
-    """Serve an ASGI application on a free port until the process ends; print its address."""
+def serve_here(application: Any, keep_alive: int = 5) -> None:
+    """Serve an ASGI application on a free port until the process ends; print its address.
+
+    Connections are closed that are idle for `keep_alive` seconds.
+    """
     # With the protocol: else asyncio would let small parts wait for each other (Nagle's algorithm).
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(application, http="h11", ws="none", lifespan="off", log_level="critical")
+    config = uvicorn.Config(
+        application,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="critical",
+        timeout_keep_alive=keep_alive,
+    )
     uvicorn.Server(config).run([listening])
