@@ -98,9 +98,8 @@ def after(  # noqa: PLR0913  # as above
             for tail in found
             for size in shown(step, tail, tokenizer)
         ]
-        if inside and truncated is False:  # of a turn that may be cut the same ids may be text
-            joined = [one for one in joined if isinstance(one, Answer) and one.written]
-        joined += inside
+        sure = inside and truncated is False  # of a turn that may be cut the same ids may be text
+        joined = [one for one in joined if not sure or (isinstance(one, Answer) and one.written)] + inside
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:
         one.new = messages[len(step.messages) :]
