@@ -134,6 +134,12 @@ FAULTS = (
         wrong="await session.received(commits)",
     ),
     HANDLER(
+        "a turn counts as received although its end was dropped",
+        right="if not (self.gone or self.closing()):",
+        wrong="if not self.gone:",
+        suites=(f"{ROOM}/test_connections.py", "-k", "just_before"),
+    ),
+    HANDLER(
         "a retry samples a turn that is stored",
         right="turn = await recover(turns, session, request, prompt, self.stamp)",
         wrong="turn = None",
