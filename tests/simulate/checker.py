@@ -189,25 +189,32 @@ def calls_show_what_is_stored(case: Case) -> Iterator[str]:
 def unreceived_turns_are_marked(case: Case) -> Iterator[str]:
     """Only a turn whose whole answer was written to an open connection counts as received."""
     for session in case.kept():
-        sent, continued = case.sent(session), _continued(session)
+        known = case.sent(session) | _continued(session)
         for turn in session.turns:
-            if turn.received and turn.response not in sent and turn.name not in continued:
+            if turn.received and turn.response not in known:
                 yield f"{session.label}: nobody was sent {turn.name}, and it counts as received"
 
 
 def lost_turns_are_handed_out(case: Case) -> Iterator[str]:
-    """Hand a stored turn out, whose answer was lost, if the same request is sent again later."""
+    """Hand a stored turn out, whose answer was lost, if the same request is sent again later.
+
+    If the request was sent twice, two turns may be stored and lost; either is an answer.
+    """
+    stored = case.history.stored
     for session in case.kept():
         attempts = case.attempts(session)
         names, sent = {turn.response for turn in session.turns}, case.sent(session)
         for turn in session.turns:
-            if turn.received or turn.response in sent or turn.response not in case.history.stored:
+            if turn.received or turn.response in sent or turn.response not in stored:
                 continue
-            for later in _repeats(turn, attempts, case.history.stored[turn.response]):
-                if later.answer is not None and later.answer.taken and later.answer.name in names:
+            for later in _repeats(turn, attempts, stored[turn.response]):
+                answer = later.answer
+                if answer is None or not answer.taken or answer.name not in names:
+                    continue
+                if stored.get(answer.name, later.sent) >= later.sent:
                     yield (
                         f"{session.label}: {turn.name} was lost, and attempt {later.number}, the same "
-                        f"request, got {later.answer.name}: both train"
+                        f"request, got {answer.name}: both train"
                     )
 
 
@@ -305,9 +312,9 @@ def _runs(mask: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _continued(session: SessionHistory) -> set[str]:
-    """Return the turns whose ids other turns repeat: whoever goes on with a turn has received it."""
+    """Return the responses with a turn whose ids other turns repeat: who goes on has received all of them."""
     return {
-        turn.name
+        turn.response
         for turn in session.turns
         for other in session.turns
         if other is not turn and other.prompt[: len(turn.prompt + turn.ids)] == turn.prompt + turn.ids

@@ -188,6 +188,25 @@ def test_what_contradicts_a_rule_is_found(
     assert any(found in text for text in violations(history)), violations(history)
 
 
+def test_either_of_two_lost_turns_is_the_answer_to_their_request(history: History) -> None:
+    """The first request was sent twice; each copy got a turn before the gateway ended."""
+    lose_and_sample_again(history)
+    assert any("both train" in text for text in violations(history))
+    history.stored["r2"] = 12.0
+    assert not any("both train" in text for text in violations(history))
+
+
+def test_who_goes_on_after_one_choice_has_received_all_of_that_answer(history: History) -> None:
+    lost = [attrs.evolve(TURN, name=name, response="r0", ids=ids) for name, ids in (("a", (5,)), ("b", (6,)))]
+    after = attrs.evolve(TURN, name="r2", response="r2", prompt=(*PROMPT, 6))
+    session = history.sessions["s"]
+    session.turns += lost
+    assert sum("counts as received" in text for text in violations(history)) == 2
+    session.turns.append(after)
+    ask(history, 2, "r2")
+    assert not any("counts as received" in text for text in violations(history))
+
+
 def test_half_a_stream_is_not_an_answer() -> None:
     whole = b'data: {"id": "a", "choices": [{"index": 0, "delta": {"content": "x"}}]}\n\ndata: [DONE]\n\n'
     kind = "text/event-stream; charset=utf-8"
