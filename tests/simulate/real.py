@@ -11,13 +11,13 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from tempfile import NamedTemporaryFile
 from typing import Any
 from unittest import mock
 
-import anyio.to_thread
 import attrs
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +26,7 @@ from tests.io.serve.gateway import served
 from tests.io.serve.gateway_process import Process, started
 from tests.simulate.agents import OK, Agent, Client, Wire, World
 from tests.simulate.checker import Ids
-from tests.simulate.draws import Draws
+from tests.simulate.draws import Draws, T
 from tests.simulate.engine import SAMPLING, remember_samplings
 from tests.simulate.faults import FaultPlan
 from tests.simulate.history import Attempt, History, SessionHistory
@@ -71,8 +71,10 @@ class Proxy:
         try:
             yield self
         finally:
-            self.cut()
             server.close()
+            while self._writers:  # each handler removes its own
+                self.cut()
+                await asyncio.sleep(0.01)
 
     def cut(self) -> None:
         """Break all connections."""
@@ -80,23 +82,23 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            there, back = await asyncio.open_connection("127.0.0.1", self.target)
-        except (OSError, TypeError):
-            writer.transport.abort()
-            return
-        self._writers.add(back)
+        own = {writer}
+        self._writers |= own
         seen: list[Attempt] = []
         head = bytearray()
         try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.target)
+            own.add(back)
+            self._writers |= own
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(reader, back, lambda data: self._find(data, head, seen)))
                 group.create_task(self._pass(there, writer, lambda data: _remember(data, seen)))
+        except (OSError, TypeError):  # nobody listens there
+            pass
         finally:
-            for one in (writer, back):
+            for one in own:
                 one.transport.abort()
-            self._writers -= {writer, back}
+            self._writers -= own
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see: Callable[[bytes], None]
@@ -176,6 +178,15 @@ class Seeded:
         await self.app({**scope, "headers": headers}, once, send)
 
 
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run something in a thread; wait for its end even if cancelled, so that no process is started later."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await asyncio.wait([running])
+
+
 @attrs.define(eq=False)
 class RealGateway:
     """A gateway as a process, which is killed and begun again.
@@ -201,7 +212,7 @@ class RealGateway:
     async def start(self) -> None:
         """Start it, and wait until it listens."""
         begun = started(*self.options, first=self.before, environment=self.environment)
-        self.process = await anyio.to_thread.run_sync(self.stack.enter_context, begun)
+        self.process = await in_thread(partial(self.stack.enter_context, begun))
         self.proxy.target = int(self.process.url.rsplit(":", 1)[1])
         self.up = True
 
@@ -329,7 +340,7 @@ async def collect(world: RealWorld, address: str) -> None:
         await read_rows(client, session)
         await _read_calls(client, session)
     for gateway in world.gateways:
-        await anyio.to_thread.run_sync(gateway.process.stop)
+        await in_thread(gateway.process.stop)
     store: Store = open_store(address, idle_seconds=86_400, durable=False)
     for session in sessions:
         session.turns += await stored_turns(store, session.name)
