@@ -215,10 +215,10 @@ async def sampled_with_media(
     Raises:
         InvalidReplyError: The engine saw another prompt; `partial` holds its reply.
     """
-    if not engine.takes_media:
-        return Refusal(Reason.MULTIMODAL, f"{unsupported(engine.name, 'takes no media beside ids')!s:.200}")
+    ids, media = beside
     try:
-        ids, media = beside
+        if not engine.takes_media:
+            raise unsupported(engine.name)
         reply = await engine.sample(attrs.evolve(request.after(ids), media=media))
     except MediaUnsupportedError as error:
         return Refusal(Reason.MULTIMODAL, f"{error!s:.200}")

@@ -12,12 +12,11 @@ from functools import partial
 from typing import ClassVar, Unpack
 
 from tito_core import Message
-from tito_core.message import is_multimodal
 from tito_io.families.family import Family
 
 from .family_render import check_family, family_as, family_ids
 from .http_engine import Connection, HttpEngine, ServedModel, sole_model
-from .media import unsupported
+from .media import rendered, unsupported
 from .protocol import Rendering, Reply, SampleRequest
 from .replies.output_parser import (
     LocalTokenizer,
@@ -91,11 +90,8 @@ class FamilyEngine(HttpEngine):
 
         Raises `MediaUnsupportedError` for media; nothing was sent.
         """
-        messages = request.messages or ()
-        if is_multimodal(messages):
-            raise unsupported(self.title, "takes no media from this adapter, by ids or by messages")
-        ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
-        return await self.sample(request.after(ids))
+        refusal = unsupported(self.title, "takes no media from this adapter, by ids or by messages")
+        return await self.sample(await rendered(self, request, refusal))
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
         """Return the model in use; a name that is not listed is rejected."""

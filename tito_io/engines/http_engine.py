@@ -297,7 +297,7 @@ class HttpEngine(Closing, Engine):
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:
         """Raise `MediaUnsupportedError` for media that this engine does not take beside ids."""
         del media
-        raise unsupported(self.name, "takes no media beside ids")
+        raise unsupported(self.name)
 
     async def _sample_with_media(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
         """Send checked ids and media by the engine's route; return the reply."""

@@ -15,9 +15,17 @@ from tito_core import Ids, InputError, Message, Reason, Refusal
 from tito_core.media.expansion import expand, pieces_in
 from tito_core.media.ranges import Media, Placeholders
 from tito_core.media.wider_ranges import ranges_seen
-from tito_core.message import is_media
+from tito_core.message import is_media, is_multimodal
 
-from .protocol import Engine, InvalidReplyError, PromptMedium, Rendering, Reply, UnsupportedError
+from .protocol import (
+    Engine,
+    InvalidReplyError,
+    PromptMedium,
+    Rendering,
+    Reply,
+    SampleRequest,
+    UnsupportedError,
+)
 from .replies.invariants import Check
 
 
@@ -84,7 +92,15 @@ def with_blanks(messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-def unsupported(name: str, problem: str) -> MediaUnsupportedError:
+async def rendered(engine: Engine, request: SampleRequest, refusal: UnsupportedError) -> SampleRequest:
+    """Return a request for messages as one for their ids, as `engine` renders them; media raise `refusal`."""
+    messages = request.messages or ()
+    if is_multimodal(messages):
+        raise refusal
+    return request.after(await engine.render(messages, request.rendered_with, add_generation_prompt=True))
+
+
+def unsupported(name: str, problem: str = "takes no media beside ids") -> MediaUnsupportedError:
     """Return the error of an engine called `name`."""
     return MediaUnsupportedError(f"{name} {problem}. Nothing was sampled", parameter="media")
 

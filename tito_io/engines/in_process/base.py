@@ -15,7 +15,6 @@ from uuid import uuid4
 import anyio
 
 from tito_core import InputError, Message, TitoError
-from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
 from tito_io.engines.family_render import check_family, family_as, family_ids
 from tito_io.engines.grammar import (
@@ -27,7 +26,7 @@ from tito_io.engines.grammar import (
     reasoning_open,
     with_reasoning,
 )
-from tito_io.engines.media import unsupported
+from tito_io.engines.media import rendered, unsupported
 from tito_io.engines.openai_fields import check_sampling
 from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import (
@@ -119,12 +118,12 @@ class InProcessEngine(Engine):
 
         In all five cases nothing was sampled.
         """
-        messages, rendering, watch = request.messages or (), request.rendering, request.watch
-        if request.media or is_multimodal(messages):
-            raise unsupported(self.name, "takes text alone")
-        ids = request.ids
-        if ids is None:
-            ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
+        refusal = unsupported(self.name, "takes text alone")
+        if request.media:
+            raise refusal
+        if request.ids is None:
+            request = await rendered(self, request, refusal)
+        ids, rendering, watch = request.ids or (), request.rendering, request.watch
         parser = await self.output_parser()
         sampling = await self._bound(ids, request.sampling, rendering, parser)
         turn = await self._checked_turn(ids, sampling, parser, stream=watch is not None)

@@ -105,7 +105,7 @@ class Miles(Closing, Engine):
         `UnsupportedError` for ids, which the server keeps itself.
         """
         if request.media:
-            raise unsupported(self.name, "takes no media beside ids")
+            raise unsupported(self.name)
         if request.messages is None:
             raise UnsupportedError(OWNS)
         rendering = request.rendered_with

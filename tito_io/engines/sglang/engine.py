@@ -28,7 +28,6 @@ import attrs
 
 from tito_core import Ids, InputError, Message
 from tito_core.media.ranges import Placeholders
-from tito_core.message import is_multimodal
 from tito_io.engines.errors import Complaint
 from tito_io.engines.family_render import family_as, family_ids
 from tito_io.engines.grammar import GrammarMaker, constrained, no_grammar, sglang_keys, with_reasoning
@@ -40,7 +39,7 @@ from tito_io.engines.http_engine import (
     shortest_context,
     sole_model,
 )
-from tito_io.engines.media import checked_reply, unsupported, with_blanks
+from tito_io.engines.media import checked_reply, rendered, unsupported, with_blanks
 from tito_io.engines.one_asks import one_asks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
@@ -227,11 +226,8 @@ class SGLang(HttpEngine):
 
     async def _sample_rendered(self, request: SampleRequest, refusal: str) -> Reply:
         """Sample a turn after messages, which are rendered first and go by ids; media raise `refusal`."""
-        messages = request.messages or ()
-        if is_multimodal(messages):
-            raise UnsupportedError(refusal, parameter="sampling")
-        ids = await self.render(messages, request.rendered_with, add_generation_prompt=True)
-        return await self.sample(request.after(ids))
+        error = UnsupportedError(refusal, parameter="sampling")
+        return await self.sample(await rendered(self, request, error))
 
     @one_asks
     async def _folder(self) -> Family | None:
