@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import httpx2
 import pytest
 
 from benchmarks.gateway.agents import load
+from tests.answering import answering
 from tests.io.engines.vllm.vllm_server import Mock, chat_answer
 from tests.io.engines.vllm.vllm_server import refused as vllm_error
 from tests.io.serve.gateway import HELLO, user
@@ -44,28 +43,12 @@ def engine(answers: Mapping[str, Any]) -> Iterator[str]:
     """Serve a vLLM that answers so, and return its address."""
     mock = Mock(dict(answers))
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            answer = mock(httpx2.Request(self.command, f"http://engine{self.path}", content=body))
-            self.send_response(answer.status_code)
-            self.send_header("content-length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
+    def answer(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        found = mock(httpx2.Request(method, f"http://engine{path}", content=body))
+        return found.status_code, found.content
 
-        do_GET = do_POST = answer  # noqa: N815  # the names that the base class looks for
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(answer) as url:
+        yield url
 
 
 def asked(http: httpx2.Client, session: str, messages: list[Any], **more: Any) -> httpx2.Response:

@@ -8,11 +8,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Thread
 
 import orjson
 import pytest
@@ -20,6 +17,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.answering import answering
 from tests.interrupts import interrupt
 from tito_io.cli import main as entry
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, LONGEST, error_text, words
@@ -38,30 +36,9 @@ BARE = "<html><head><script>var a = '<b>'</script></head><center><h1>502 Bad Gat
 NAMES = orjson.dumps({"error": {"message": "CUDA error\n\x1b[31m" + "y" * 900, "code": 500}}).decode()
 
 
-@contextmanager
-def answering(status: int, body: str) -> Iterator[str]:
+def alike(status: int, body: str) -> AbstractContextManager[str]:
     """Run a server that answers everything alike; its base URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body.encode())))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_POST = do_GET  # noqa: N815  # the base class's names
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return answering(lambda *_: (status, body.encode()))
 
 
 def rollout(engine: str, where: str, *options: str) -> Result:
@@ -80,7 +57,7 @@ def rollout(engine: str, where: str, *options: str) -> Result:
     ],
 )
 def test_an_engine_s_own_words_are_one_short_line(engine: str, status: int, body: str, said: str) -> None:
-    with answering(status, body) as where:
+    with alike(status, body) as where:
         result = rollout(engine, where, "--json")
     (line,) = result.stderr.splitlines()
     assert result.exit_code == ENGINE_FAILED
@@ -95,7 +72,7 @@ def test_an_engine_s_own_words_are_one_short_line(engine: str, status: int, body
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_page_that_calls_itself_a_success_is_told_by_its_title(engine: str) -> None:
-    with answering(200, PAGE) as where:
+    with alike(200, PAGE) as where:
         result = rollout(engine, where)
     assert result.exit_code == ENGINE_FAILED
     assert result.stderr.endswith("the answer is not JSON; is it an engine?; it says: 404 Not Found\n")
