@@ -93,7 +93,7 @@ class Proxy:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(reader, back, lambda data: self._find(data, head, seen)))
                 group.create_task(self._pass(there, writer, lambda data: _remember(data, seen)))
-        except (OSError, TypeError):  # nobody listens there
+        except (OSError, TypeError):  # no server listens there
             pass
         finally:
             for one in own:

@@ -62,7 +62,7 @@ def is_own(ip: IpAddress) -> bool:
     >>> is_own(ipaddress.ip_address("127.0.0.1"))
     True
     """
-    family = socket.AF_INET if ip.version == IPV4 else socket.AF_INET6
+    family = socket.AF_INET6 if isinstance(ip, ipaddress.IPv6Address) else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as way:
             way.connect((str(ip), 9))
@@ -76,7 +76,6 @@ def may_be_fetched_from(ip: IpAddress) -> bool:
     return is_public(ip) and not is_own(ip)
 
 
-IPV4 = 4
 UNICAST = ipaddress.ip_network("2000::/3")
 """The only IPv6 addresses that are assigned to hosts of the public network (RFC 4291 and IANA's registry).
 

@@ -67,7 +67,7 @@ def status_of(answer: bytes) -> int:
 
 
 def test_a_turn_whose_client_left_just_before_its_end_was_sent_is_not_stored(tmp_path: Path) -> None:
-    """The event loop has read the end of the connection, and has not called anybody back for it yet."""
+    """The event loop has read the end of the connection, and has not said so yet."""
     store = f"sqlite:{tmp_path / 's.db'}"
     body = json.dumps({"messages": HELLO, "stream": True, "max_tokens": 5}).encode()
     with started("--store", store, first=STORED_ONCE_THE_CLIENT_IS_GONE) as process:

@@ -49,7 +49,7 @@ def completion(turn: TurnAfterIds, stop_ids: Sequence[int], *, logprobs: bool) -
     """
     sampling = turn.sampling
     KEYS.check("TensorRT-LLM", sampling, streamed=turn.watch is not None)
-    keys = sampling_keys(sampling, turn.max_tokens, KEYS.owned)
+    keys = sampling_keys(sampling, turn.max_tokens, owned=())
     ends = {*sampling.stop_ids, *(() if sampling.extra.get("ignore_eos") else stop_ids)}
     body = {"model": turn.model.name, "prompt": turn.ids, **FIXED, **keys, **sampling.extra}
     body |= {"logprobs": 1} if logprobs else {}

@@ -35,7 +35,7 @@ class RecordedTurn:
 def recorded_turns(files: str) -> list[RecordedTurn]:
     """Return the turns of the files whose names match, as far as their text is that of all ids.
 
-    A message with calls or reasoning is none: the server has taken the text apart.
+    Turns with calls or reasoning are left out: the server has taken their texts apart.
     """
     found = (
         RecordedTurn(one["name"], tuple(ids), text, end in ("length", "limit"))
