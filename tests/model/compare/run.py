@@ -111,9 +111,10 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
             for found, numbers in pool.imap_unordered(batch, work):
                 counts, wrong = counts + found, wrong + numbers
             done, hours = sum(counts.values()), (time.monotonic() - began) / 3600
-            status.update(
-                f"{done:,} of {cases:,} cases, {len(wrong)} disagree, {done / hours / 3600:.0f} cases/s"
-            )
+            line = f"{done:,} of {cases:,} cases, {len(wrong)} disagree, {done / hours / 3600:.0f} cases/s"
+            status.update(line)
+            if not console.is_terminal:
+                print(line, file=sys.stderr, flush=True)
             if done >= cases or len(wrong) > 20:
                 break
     show(console, counts)
