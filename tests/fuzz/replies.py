@@ -146,7 +146,7 @@ SGLANG: Mapping[str, tuple[Parser, bytes]] = {
 
 def _llamacpp_models(answer: httpx2.Response) -> Any:
     engine = Replayed([]).engine()
-    engine._wire.client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
+    engine._wire = Wire.to("http://mock", transport=httpx2.MockTransport(lambda _: answer))
     return engine
 
 
@@ -212,7 +212,7 @@ class _Pieces(httpx2.AsyncByteStream):
 async def _events(stream: httpx2.AsyncByteStream) -> list[Any]:
     answer = httpx2.Response(200, headers=STREAM, stream=stream)
     wire = Wire.to("http://mock", transport=httpx2.MockTransport(lambda _: answer))
-    async with wire.client, aclosing(wire.stream("/x", {})) as events:
+    async with aclosing(wire.stream("/x", {})) as events:
         return [event async for event in events]
 
 

@@ -74,6 +74,23 @@ ROOMS = {
         ("tests/io/serve/test_*.py", "tests/simulate/test_*.py"),
         (DEFAULTS, "tests/io/serve/test_command.py"),
     ),
+    "client": Room(
+        ("tito_io/client/*.py",),
+        (
+            "tests/io/client/test_*.py",
+            "tests/adversary/test_brief_tools.py",
+            "tests/io/engines/test_*.py",
+            "tests/io/integrations/test_*.py",
+            "tests/io/rollout/test_*.py",
+            "tests/io/serve/test_*.py",
+        ),
+        (DEFAULTS, "tests/io/serve/test_command.py"),
+    ),
+    "engines": Room(
+        ("tito_io/engines/**/*.py",),
+        ("tests/io/engines/**/test_*.py", "tests/io/client/test_*.py", "tests/io/serve/test_*.py"),
+        (DEFAULTS, "tests/io/serve/test_command.py"),
+    ),
 }
 
 

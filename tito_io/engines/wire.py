@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from http import HTTPStatus
+from ssl import SSLContext
 from typing import Any, Self
 
 import anyio
@@ -18,6 +19,7 @@ import orjson
 
 from tito_core import Ids, InputError
 
+from .clients import Clients
 from .digits import Digits
 from .errors import Complaint, Diagnosis, fault
 from .prompt_ids import prompt_ids
@@ -78,12 +80,12 @@ class Wire:
 
     Attributes:
         root: The address before every route.
-        client: The HTTP client.
+        clients: The HTTP clients.
         digits: The JSON of ids that were sent before.
     """
 
     root: httpx2.URL
-    client: httpx2.AsyncClient
+    clients: Clients
     digits: Digits = attrs.field(factory=Digits)
 
     @classmethod
@@ -96,13 +98,15 @@ class Wire:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> Wire:
         """Return a server's wire; nothing is sent yet. `timeout` is in seconds, from one byte to the next."""
-        client = httpx2.AsyncClient(
+        client = partial(
+            httpx2.AsyncClient,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
             timeout=httpx2.Timeout(timeout, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
             transport=transport,
+            verify=_certificates() if transport is None else True,
         )
-        return cls(root_of(base_url), client)
+        return cls(root_of(base_url), Clients(client))
 
     async def get(self, path: str) -> Any:
         """Return the JSON value at `path`."""
@@ -141,21 +145,22 @@ class Wire:
         where = self.where("POST", path)
         content = encoded(body, self.digits)
         kind = {"Content-Type": "application/json"}
-        request = self.client.build_request(
-            "POST", _at(self.root, path), content=content, headers={**kind, **(headers or {})}
-        )
-        try:
-            response = await self.client.send(request, stream=True)
-            if seen is not None:
-                seen(response.headers)
+        with self.clients.one() as client:
+            request = client.build_request(
+                "POST", _at(self.root, path), content=content, headers={**kind, **(headers or {})}
+            )
             try:
-                async with aclosing(_events(where, response)) as events:
-                    async for event in events:
-                        yield event
-            finally:
-                await response.aclose()
-        except httpx2.RequestError as error:
-            raise _failure(where, error) from error
+                response = await client.send(request, stream=True)
+                if seen is not None:
+                    seen(response.headers)
+                try:
+                    async with aclosing(_events(where, response)) as events:
+                        async for event in events:
+                            yield event
+                finally:
+                    await response.aclose()
+            except httpx2.RequestError as error:
+                raise _failure(where, error) from error
 
     async def exchange(
         self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -163,9 +168,10 @@ class Wire:
         """Send a request; return the response of any status, for routes that answer with more than JSON."""
         kind = {"Content-Type": "application/json"} if content is not None else {}
         try:
-            return await self.client.request(
-                method, _at(self.root, path), content=content, headers={**kind, **(headers or {})}
-            )
+            with self.clients.one() as client:
+                return await client.request(
+                    method, _at(self.root, path), content=content, headers={**kind, **(headers or {})}
+                )
         except httpx2.RequestError as error:
             raise _failure(self.where(method, path), error) from error
 
@@ -183,7 +189,12 @@ class Wire:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self.client.aclose()
+        await self.clients.aclose()
+
+
+@cache  # reading them takes 30 ms, and each client would do so
+def _certificates() -> SSLContext:
+    return httpx2.create_ssl_context()
 
 
 @lru_cache(maxsize=256)  # building a URL takes longer than writing a short request

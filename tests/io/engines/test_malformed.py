@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -20,6 +20,7 @@ from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.http_engine import HttpEngine
 from tito_io.engines.protocol import Delta, EngineError, Sampling
 from tito_io.engines.vllm import GENERATE
+from tito_io.engines.wire import Wire
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 PROMPT = vllm_server.PROMPT
@@ -138,19 +139,21 @@ CASES = dict([*vllm_cases(), *sglang_cases(), *dynamo_cases(), *llamacpp_cases()
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_callback_that_cannot_be_awaited_is_found_before_anything_is_sent(case: Case) -> None:
     asked: list[str] = []
-    engine = case.engine(case.response(case.events))
-    engine._wire.client.event_hooks = {"request": [_noting(asked)]}
+    response = case.response(case.events)
+    engine = case.engine(response)
+    engine._wire = Wire.to("http://mock", transport=httpx2.MockTransport(_noting(asked, response)))
     async with engine:
         with pytest.raises(InputError, match="nothing was sent"):
             await engine.from_ids(PROMPT, Sampling(max_tokens=9), watch=print)  # type: ignore[arg-type]
     assert asked == []
 
 
-def _noting(paths: list[str]) -> Callable[[httpx2.Request], Awaitable[None]]:
-    async def note(request: httpx2.Request) -> None:
+def _noting(paths: list[str], response: httpx2.Response) -> Callable[[httpx2.Request], httpx2.Response]:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         paths.append(request.url.path)
+        return response
 
-    return note
+    return answer
 
 
 async def _watch(_: Delta) -> None:

@@ -114,7 +114,7 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
             line = f"{done:,} of {cases:,} cases, {len(wrong)} disagree, {done / hours / 3600:.0f} cases/s"
             status.update(line)
             if not console.is_terminal:
-                print(line, file=sys.stderr, flush=True)
+                click.echo(line, err=True)
             if done >= cases or len(wrong) > 20:
                 break
     show(console, counts)

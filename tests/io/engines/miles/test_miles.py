@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from tests.io.engines.miles.miles_server import FIRST_SAMPLED, Fake, Says
 from tests.io.engines.miles.test_session import HELLO, TOOLS, continued
 from tito_core import InputError
+from tito_io.engines.clients import Clients
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.miles import Miles, RecordsUnavailableError
 from tito_io.engines.protocol import (
@@ -226,9 +228,5 @@ async def test_an_engine_that_names_no_limit_has_none_known(card: Any) -> None:
     async with engine(fake) as miles:
         await miles.from_messages(HELLO, PLAIN, Sampling())
         session = miles.conversations[0].session
-        kept, session.wire.client = (
-            session.wire.client,
-            httpx2.AsyncClient(transport=httpx2.MockTransport(answered)),
-        )
+        session.wire.clients = Clients(partial(httpx2.AsyncClient, transport=httpx2.MockTransport(answered)))
         assert await miles.limits() == ModelLimits()
-        session.wire.client = kept

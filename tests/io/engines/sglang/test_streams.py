@@ -12,6 +12,7 @@ import pytest
 
 from tests.io.engines.sglang.sglang_server import (
     PROMPT,
+    Mock,
     chatted,
     completed,
     generated,
@@ -302,8 +303,7 @@ async def test_a_cancelled_call_is_aborted_by_its_name() -> None:
         names.append((request.url.path, body))
         if request.url.path == GENERATE and "logit_bias" not in body:
             await anyio.sleep_forever()
-        known, _ = mocked()
-        return await known._wire.client._transport.handle_async_request(request)
+        return Mock({})(request)
 
     engine = SGLang("http://mock:30000", transport=httpx2.MockTransport(answer))
     with anyio.move_on_after(0.2):
