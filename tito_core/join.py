@@ -136,7 +136,7 @@ def _odd(sampled: SampledIds, proof: Proof, suffix: tuple[int, ...], choice: Odd
     known = sampled.stop in sampled.stops if sampled.stops else sampled.stop not in call
     # One up to which the template writes what the turn ends with is no odd one, known or not.
     stops = sampled.stops or turn[-1:]
-    doubtful = overlap(turn, tail, closed, stops) or sampled.stop in tail[: closed + 1]
+    doubtful = proof.cut.doubtful or overlap(turn, tail, closed, stops) or sampled.stop in tail[: closed + 1]
     if doubtful or not turn or choice is OddStop.REFUSE or not (known or choice is OddStop.KEEP):
         return Refusal(Reason.ODD_STOP, f"the turn ended with {sampled.stop}, not {tail[:1]}")
     close = rest_of_close(turn[:-1], proof.located.seam.tail, proof.cut, suffix)

@@ -98,7 +98,12 @@ def after(  # noqa: PLR0913  # as above
             for tail in found
             for size in shown(step, tail, tokenizer)
         ]
-        sure = inside and truncated is False  # of a turn that may be cut the same ids may be text
+        # Of a turn that may be cut, or that has other ids than the template writes, the same ids may be text.
+        sure = truncated is False and any(
+            tokenizer.encode(tokenizer.decode([*tail.last, *tail.ids[:size]]))[-1:] == list(step.ids)[-1:]
+            for tail in found
+            for size in shown(step, tail, tokenizer)
+        )
         joined = [one for one in joined if not sure or (isinstance(one, Answer) and one.written)] + inside
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:

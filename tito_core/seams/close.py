@@ -41,6 +41,7 @@ class Cut:
         sampled: How many of those the turn is shown to have sampled, where its last id does not say it.
         whole: Whether they are all that closes the turn, although the suffix ends with them and has more.
         merged: Whether what the suffix has more is one id with the end of the call.
+        doubtful: Whether the last id, if it is no known stop, may hold the beginning of the close.
     """
 
     place: int
@@ -48,6 +49,7 @@ class Cut:
     sampled: int = 0
     whole: bool = False
     merged: bool = False
+    doubtful: bool = False
 
 
 def cut_questions(turn: SampledTurn, located: LocatedTurn) -> Questions[Cut | Refusal]:
@@ -269,31 +271,35 @@ def following_questions(
     return after(seam.text, (yield from ask(asked, add_generation_prompt=speaking, since=located.since)))
 
 
-def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[int | Refusal]:
+def sampled_close_questions(turn: SampledTurn, located: LocatedTurn, cut: Cut) -> Questions[Cut | Refusal]:
     """Ask how much of its close a turn sampled that ends inside of it, as far as its message shows that.
 
     Its last id may be text: a close that begins with a line break follows a text that ends with one. Or the
     close begins with text that is one id with the end of the turn's. The template says which, rendering the
-    turn as it was restated: up to that id of the close it must write what was sampled.
+    turn as it was restated: up to that id of the close it must write what was sampled. Where it writes the
+    last id alone, and before it other ids for the same text, it is doubtful.
     """
     tail, end = located.seam.tail[cut.place :], turn.end
     if end[-1] in turn.stops or (turn.stop is not None and overlap(end, tail, cut.closed, turn.stops)):
-        return 0
+        return cut
     # The last id of a turn that ended with no stop of the template may be one of its text and its close.
     odd = turn.stop is not None
     ends = [place + 1 for place in range(cut.closed) if odd or tail[place] == end[-1]]
     if turn.others and end[-1] in tail[: cut.closed]:
         return IN_CLOSE
     if turn.others or not ends:
-        return 0
+        return cut
     # Of the whole: it does not say the text from which on the ids of the others are enough.
     ids = yield from if_taken(ask((*located.context, turn.message, *located.environment)), ())
+    doubtful = False
     for sampled in reversed(ends):
         size, rest = _telling(end, tail[:sampled]), tail[sampled:]
         before = ids[: len(ids) - len(rest)]
-        if size <= len(end) and ids[len(before) :] == rest and before[-size:] == end[-size:]:
-            return sampled
-    return 0
+        same = ids[len(before) :] == rest and before[-1:] == end[-1:]
+        if same and size <= len(end) and before[-size:] == end[-size:]:
+            return attrs.evolve(cut, sampled=sampled)
+        doubtful = doubtful or same
+    return attrs.evolve(cut, doubtful=doubtful)
 
 
 def _telling(end: tuple[int, ...], close: tuple[int, ...]) -> int:

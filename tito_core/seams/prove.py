@@ -117,14 +117,13 @@ def _proved(turn: SampledTurn, environment: Environment) -> Questions[Proof | Re
 
 def with_sampled_close(turn: SampledTurn, proof: Proof) -> Questions[Proof | Refusal]:
     """Return the proof with how much of its close a turn sampled that ends inside of it, or before it."""
-    sampled = (yield from sampled_close_questions(turn, proof.located, proof.cut)) if turn.end else 0
-    if isinstance(sampled, Refusal):
-        return sampled
-    if sampled:
-        return attrs.evolve(proof, cut=attrs.evolve(proof.cut, sampled=sampled))
-    if turn.stop in turn.stops or not turn.end:
+    if not turn.end:
         return proof
-    cut = yield from whole_close_questions(turn, proof.located, proof.cut)
+    cut = yield from sampled_close_questions(turn, proof.located, proof.cut)
+    if isinstance(cut, Refusal):
+        return cut
+    if not cut.sampled and turn.stop not in turn.stops:
+        cut = yield from whole_close_questions(turn, proof.located, cut)
     return proof if cut is proof.cut else attrs.evolve(proof, cut=cut)
 
 

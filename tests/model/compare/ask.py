@@ -16,6 +16,7 @@ from tests.model.compare.verdict import Verdict, judged
 from tests.model.messages import calls, names, plain
 from tito_core import (
     Bridge,
+    Extension,
     OddStop,
     Refusal,
     Step,
@@ -43,6 +44,12 @@ follows, if it is the last id of the close, or the first of what follows."""
 PAST_STOP = Verdict("decided otherwise", "PAST_STOP")
 """A known stop was sampled before the last id, where the kernel believes that an engine ends."""
 
+CALL_CLOSED = Verdict("decided otherwise", "CALL_CLOSED")
+"""Where no stops are known, what stands between a call that was cut and the suffix is taken for the call's,
+as `</tool_call>` is, and is not written."""
+UNSEEN_TURN = Verdict("decided otherwise", "UNSEEN_TURN")
+"""A bridge that keeps odd stops, and does not know the turn, takes one for text alone: it may hold text that
+begins the close."""
 
 UNTAKEN = Verdict("without truth", "TEMPLATE_REFUSED")
 """The template does not take the whole conversation."""
@@ -119,6 +126,7 @@ def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any,
     stops = () if known is None else family.stop_ids
     if verdict.wrong and isinstance(ours, Stitched):
         defended = believed_stop(ours, answers, stops) or past_stop(ours.step, stops)
+        defended = defended or call_closed(ours, answers, stops)
         verdict = defended or unwritten(case, ours.step) or verdict
     return verdict, ours, answers
 
@@ -142,6 +150,22 @@ def believed_stop(ours: Any, answers: Any, stops: Sequence[int]) -> Verdict | No
     odd = answers == "ODD_STOP" if first is None else (first.replaced, first.kept) != (None, None)
     believed = odd and not stops and isinstance(ours, NextPrompt) and not ours.inserted_close
     return BELIEVED_STOP if believed else None
+
+
+def call_closed(ours: Stitched, answers: Any, stops: Sequence[int]) -> Verdict | None:
+    """Return the verdict on a call that was cut, whose close the model alone tells from the call."""
+    cut = not stops and ours.step.truncated and bool(calls(ours.step.messages[-1]))
+    right = [one.ids[-len(ours.added) :] for one in answers] if cut and not isinstance(answers, str) else []
+    return CALL_CLOSED if list(ours.added) in right else None
+
+
+def unseen_turn(ours: Any, answers: Any) -> Verdict | None:
+    """Return the verdict on an odd stop that was kept, after which the model writes less of the close."""
+    if not isinstance(ours, Extension) or ours.kept_stop is None or isinstance(answers, str):
+        return None
+    kept, sizes = ours.ids[: len(ours.ids) - len(ours.added)], range(1, len(ours.inserted_close) + 1)
+    shorter = [[*kept, *ours.added[size:]] for size in sizes]
+    return UNSEEN_TURN if any(one.ids in shorter for one in answers) else None
 
 
 def past_stop(step: Step, stops: Sequence[int]) -> Verdict | None:
@@ -195,7 +219,7 @@ def extended(case: Case, level: int, *, cut_known: bool) -> tuple[Verdict, Any, 
     if verdict.wrong:
         stops = family.stop_ids
         defended = believed_stop(ours, theirs, stops) or past_stop(step, stops)
-        verdict = defended or verdict
+        verdict = defended or (unseen_turn(ours, theirs) if level == 0 else None) or verdict
     return verdict, ours, theirs
 
 

@@ -11,7 +11,7 @@ from tests.model.compare.quirks import Family, Quirky
 from tests.model.messages import Message
 from tests.model.templates import Page
 from tests.model.tokenizers import Tokenizer
-from tito_core import Bridge, Extension, OddStop, Policy, Reason, Refusal
+from tito_core import Bridge, Extension, OddStop, Policy, Reason, Refusal, Step, try_stitch
 from tito_core.bridge import Known
 from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
@@ -204,3 +204,22 @@ def test_an_unknown_turn_may_have_calls_of_which_the_template_writes_the_first_a
     prompt = tokenize([USER], add_generation_prompt=True)
     found = Bridge(tokenize, toy.stop_ids).extend([*prompt, *toy.sample([USER, TURN])], [RESULT])
     assert isinstance(found, Extension)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("choice", [OddStop.KEEP, OddStop.REPLACE])
+def test_a_last_id_that_may_hold_the_close_is_no_odd_stop(choice: OddStop, *, known: bool) -> None:
+    r"""The close is a line break, `b\n` one id, and before it stand other ids than the template writes."""
+    family = Family(Quirky(style="script", close="\n"), Tokenizer(("<|eom|>",), ("b\n",)))
+    ids = [one for text in "a<|eom|>" for one in family.tokenizer.encode(text)] + family.tokenizer.encode(
+        "b\n"
+    )
+    said: Message = {"role": "assistant", "content": "a<|eom|>b"}
+    prompt = family([USER], add_generation_prompt=True)
+    step = Step(prompt=[USER], prompt_ids=prompt, completion=[said], completion_ids=ids)
+    stops = family.stop_ids if known else ()
+    found = try_stitch(
+        [step], [USER, said, USER], family.suffix, family, policy=Policy(odd_stop=choice), stops=stops
+    )
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.ODD_STOP
