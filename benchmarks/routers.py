@@ -30,8 +30,8 @@ from rich.table import Table
 from benchmarks.command import interruptible
 from tito_core import Message, Trajectory
 from tito_io.cli.options import WholeRange
-from tito_io.client.conversation import reply_message
 from tito_io.client.token_client import TokenClient
+from tito_io.client.turn import reply_message
 from tito_io.embedded import family as embedded_family
 from tito_io.engines.dynamo import Dynamo
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling

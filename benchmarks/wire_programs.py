@@ -20,7 +20,8 @@ from benchmarks.renderer import RecordingTokenize, ReplayingTokenize
 from benchmarks.wire_server import MODEL, SAMPLED, Server
 from tito_core import Ids, Message, Trajectory, answer, stitch_questions
 from tito_core.stitch import Stitched
-from tito_io.client.conversation import ClientTurn, Conversation
+from tito_io.client.conversation import Conversation
+from tito_io.client.turn import ClientTurn
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.replies.shapes import COMPLETED
 from tito_io.engines.turn_request import Question
@@ -103,7 +104,8 @@ def open_conversation(history: History, *, parsed_prompt: bool = False) -> Serve
     )
     assert isinstance(stitched, Stitched)  # noqa: S101  # the benchmark measures stitches, not refusals
     conversation.trajectory, conversation.known.profile = Trajectory(steps), profile
-    conversation.tokenize_fn = ReplayedRenderer(recording.replayed())
+    replayed = ReplayedRenderer(recording.replayed())
+    conversation.renderer = lambda _: replayed
     served = ServedConversation(server, conversation, prompt)
     server.count = history.last.prompt_ids.length
     server.grows = stitched.ids.length - history.last.ids.length + SAMPLED

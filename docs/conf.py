@@ -48,7 +48,7 @@ def shown_defaults(kind: type[attrs.AttrsInstance], signature: str) -> str:
     signature = re.sub(
         r"attr_dict\['(\w+)'\]\.default", lambda found: repr(by_name[found[1]].default), signature
     )
-    return re.sub(r"(\w+)(: [^=]*?)? = NOTHING", made, signature)
+    return re.sub(r"(\w+)(: [^=>]*?)? = NOTHING", made, signature)
 
 
 def setup(app: Any) -> None:

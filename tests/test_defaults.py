@@ -124,7 +124,6 @@ STATED: dict[str, dict[str, Any]] = {
     },
     "tito_io.serve.sessions.Sessions": {"patience": 15.0},
     "tito_io.serve.turn_engine.TurnEngine": {"by_messages": True},
-    "tito_io.serve.turns.TurnTaker": {"on_abort": OnAbort.RAISE},
     "tito_io.serve.unread.DiscardUnread": {"most": 256 << 20, "seconds": 10.0},
     "tito_io.serve.unread._Body": {"more": True},
 }

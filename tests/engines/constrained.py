@@ -8,8 +8,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from tests.engines.talk import HELLO
-from tito_io.client.conversation import Route
 from tito_io.client.token_client import TokenClient
+from tito_io.client.turn import Route
 from tito_io.engines.constraint import Constraint
 from tito_io.engines.protocol import Engine, Rendering, Reply, Sampling
 from tito_io.families.family import Family

@@ -22,20 +22,20 @@ FORMS = partial(TURNS, suites=("tests/io/samples/test_written_forms.py",))
 FAULTS = (
     CLIENT(
         "ids count as kept by the engine wherever there was a turn before",
-        "client/conversation.py",
+        "client/turn_sampler.py",
         "earlier is not None and step.prompt_ids.starts_with(earlier.ids)\n",
         "earlier is not None\n",
     ),
     CLIENT(
         "only the first of several turns must keep to the constraint",
-        "client/conversation.py",
+        "client/turn.py",
         "    for one in (reply, *reply.siblings):\n        if sampling.constraint",
         "    for one in (reply,):\n        if sampling.constraint",
     ),
     TURNS(
         "a turn after images need not keep to the constraint",
-        "client/conversation.py",
-        "        reply = await self._checked_reply(reply, request.sampling)\n        if ignored",
+        "client/turn_sampler.py",
+        "        reply = await self._checked(reply, request.sampling)\n        if ignored",
         "        if ignored",
         suites=("tests/io/client/test_images.py",),
     ),

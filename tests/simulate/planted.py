@@ -85,8 +85,8 @@ PLANTED = (
     Fault(
         "a turn gets the ids of the turn that was sampled before, maybe for another session",
         "serve/turns.py",
-        "sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)",
-        "sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)\n"
+        "sampled = CompletedTurn.of(await sampler.turn_after(steps, asked, known))",
+        "sampled = CompletedTurn.of(await sampler.turn_after(steps, asked, known))\n"
         "            sampled, _origin.last = getattr(_origin, 'last', sampled), sampled",
         package=GATEWAY,
     ),

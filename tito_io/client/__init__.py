@@ -8,9 +8,11 @@ except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith("tito"):
         raise
     raise ModuleNotFoundError(missing(error.name), name=error.name) from error
-from .conversation import ClientTurn, Conversation, Route
+from .conversation import Conversation
 from .driver import AsyncTokenizeFn, InThread, answer, rendered_by
 from .token_client import CompletedTurn, Counts, TokenClient
+from .turn import ClientTurn, Route
+from .turn_sampler import TurnSampler
 
 __all__ = [
     "AsyncBridge",
@@ -22,6 +24,7 @@ __all__ = [
     "InThread",
     "Route",
     "TokenClient",
+    "TurnSampler",
     "answer",
     "rendered_by",
 ]

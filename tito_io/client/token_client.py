@@ -7,29 +7,19 @@ any number of conversations may share one client, and a step may be continued tw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from tito_core import InputError, Message, Policy, Reason, Step, Trajectory
-from tito_core.checks import require
-from tito_core.media.ranges import Placeholders
-from tito_io.engines.aborted_turns import OnAbort, as_on_abort
-from tito_io.engines.protocol import Engine, Rendering, Sampling, Watch
-from tito_io.engines.scores import LogprobsFrom, as_logprobs_from
+from tito_core import InputError, Message, Reason, Step, Trajectory
+from tito_io.engines.protocol import Rendering, SampleRequest, Sampling, Watch
 from tito_io.engines.speculation import zero_logprobs
-from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
-from .certificates import BriefRender, Certificates, CertifyingRender, KnownRendering
-from .conversation import ClientTurn, Conversation, Route, check_branches, group_of, reply_message
-from .driver import AsyncTokenizeFn, RenderedBy
-from .media import KnownMedia, PlaceholderRender, as_placeholders, renders_placeholders
+from .certificates import Certificates
 from .sampling import as_arguments, parse_sampling
-
-Renderer = Callable[[Rendering], AsyncTokenizeFn]
-"""Returns the function that renders messages with given tools and template arguments."""
+from .turn import ClientTurn, Route, reply_message
+from .turn_sampler import TurnSampler, check_branches
 
 
 def as_tools(tools: object) -> tuple[Mapping[str, Any], ...]:
@@ -49,18 +39,6 @@ def as_tools(tools: object) -> tuple[Mapping[str, Any], ...]:
     return tuple(tools)
 
 
-def check_policy(_: object, __: object, value: Any) -> None:
-    """Raise `InputError` for anything but a policy, before a turn is sampled."""
-    require(value, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
-
-
-def check_engine(_: object, __: object, value: Any) -> None:
-    """Raise `InputError` for an address, a class, None, or an object of vLLM's in the place of an engine."""
-    if isinstance(value, type) or not hasattr(value, "sample"):
-        text = f"engine is {value!r:.60}: give an engine, such as VLLM('http://127.0.0.1:8000')"
-        raise InputError(f"{text}, or an adapter of `tito_io.engines.in_process` around an object")
-
-
 @attrs.frozen
 class CompletedTurn:
     """The turn of one request, or several turns after the same prompt.
@@ -73,6 +51,11 @@ class CompletedTurn:
     turn: ClientTurn
     steps: tuple[Step, ...]
 
+    @classmethod
+    def of(cls, turn: ClientTurn) -> CompletedTurn:
+        """Return a turn with the steps of its siblings."""
+        return cls(turn, tuple(one.step for one in turn.group))
+
     @property
     def step(self) -> Step:
         """The step to append to the trajectory."""
@@ -81,7 +64,7 @@ class CompletedTurn:
     @property
     def turns(self) -> tuple[ClientTurn, ...]:
         """One turn for each of `steps`, with its own reply."""
-        return group_of(self.turn)
+        return self.turn.group
 
     @property
     def message(self) -> Message:
@@ -95,7 +78,8 @@ class Counts:
 
     Attributes:
         routes: Turns by route.
-        refusals: Turns that went by messages although there was a step to continue, by reason.
+        refusals: Turns that went by messages although there was a step to continue, or images that might
+            have gone by ids, by reason.
         errors: Requests without a turn, by the error's class name.
         zero_logprobs: Sampled ids whose log-probability is exactly 0: the engine was certain of them, or did
             not compute it, as some do for accepted drafts (`tito_io.engines.speculation`).
@@ -110,7 +94,7 @@ class Counts:
 
 
 @attrs.define
-class TokenClient:
+class TokenClient(TurnSampler):
     """Samples turns with an engine.
 
     The first turn of a conversation goes by messages. Later ones go by ids: those of the longest step that
@@ -123,24 +107,12 @@ class TokenClient:
     repeated; with `on_abort="resume"`, an aborted one goes on after the ids that it sampled. For connections
     that were never made, see `tito_io.engines.reconnect.Reconnecting`.
 
+    How turns are sampled, those attributes of `TurnSampler` say.
+
     Attributes:
-        engine: Where turns are sampled, such as `VLLM("http://127.0.0.1:8000")`.
-        policy: What the kernel does about cut turns, odd stops and harmless differences.
-            `Policy(truncated=Truncated.REFUSE)` sends what follows a cut turn by messages.
-        renderer: Renders messages for the bridge, such as `rendered_by(family)`, which writes the engine's
-            prompts; None: the engine renders them.
-        media: The ids that the template writes for an image, such as `{"image": [151655]}`, or what
-            `tito_io.families.image_placeholder` finds.
         counts: How requests went, and why.
         sampling_names: Sampling arguments that the engine knows, beside those of
             `tito_io.client.sampling.NAMES`. They are sent as they are.
-        check_every: After how many turns of a conversation a bridge is compared with a render of all of it;
-            0 for never. A prompt that differs goes by messages (`UNPROVEN_TAIL`).
-        on_abort: What to do about a turn that the engine aborts, such as for a weight update: raise
-            `AbortedError` (default), resume it from the ids that were sampled, or return it cut short
-            (`tito_io.engines.aborted_turns`).
-        logprobs_from: Where log-probabilities come from: `sampling` (default), `scoring`, which is a pass
-            over the exact ids after each turn, or `nowhere` (`tito_io.engines.scores`).
 
     >>> import asyncio
     >>> from tito_io.engines.registry import embedded
@@ -155,24 +127,10 @@ class TokenClient:
     (<Route.TITO: 'tokens in, tokens out'>, True)
     """
 
-    engine: Engine = attrs.field(validator=check_engine)
-    policy: Policy = attrs.field(factory=Policy, validator=check_policy)
-    renderer: Renderer | None = None
-    media: Placeholders | None = attrs.field(default=None, converter=as_placeholders, kw_only=True)
     counts: Counts = attrs.field(factory=Counts)
     sampling_names: frozenset[str] = frozenset()
-    check_every: int = attrs.field(default=0, validator=TURNS_BETWEEN_CHECKS)
-    on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort, kw_only=True)
-    logprobs_from: LogprobsFrom = attrs.field(
-        default=LogprobsFrom.SAMPLING, converter=as_logprobs_from, kw_only=True
-    )
     # Conversations share them: each case is certified once a rendering, and not once a conversation.
     _certificates: Certificates = attrs.field(factory=Certificates, repr=False)
-    _known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        if isinstance(self.renderer, RenderedBy):
-            self.renderer = self.renderer.of(self.engine)
 
     async def turn(
         self,
@@ -276,23 +234,11 @@ class TokenClient:
             sampling: How to sample.
             watch: Called with every delta of the reply as it comes.
         """
+        trajectory = steps if isinstance(steps, Trajectory) else Trajectory(steps)
         known = await self._certificates.of(rendering)
-        conversation = Conversation(
-            engine=self.engine,
-            rendering=rendering,
-            sampling=sampling,
-            policy=self.policy,
-            tokenize_fn=self._render(rendering, known),
-            trajectory=steps if isinstance(steps, Trajectory) else Trajectory(steps),
-            known=known,
-            check_every=self.check_every,
-            on_abort=self.on_abort,
-            logprobs_from=self.logprobs_from,
-            media=self.media if self.renderer or renders_placeholders(self.engine) else None,
-            known_media=self._known_media,
-        )
         try:
-            turn = await conversation.turn(prompt, watch=watch)
+            request = SampleRequest(messages=prompt, rendering=rendering, sampling=sampling, watch=watch)
+            turn = await self.turn_after(trajectory, request, known)
         except Exception as error:
             self.counts.errors[type(error).__name__] += 1
             raise
@@ -301,21 +247,7 @@ class TokenClient:
         self.counts.zero_logprobs += zero_logprobs(turn.reply)
         if turn.refusal is not None:
             self.counts.refusals[turn.refusal.reason] += 1
-        return CompletedTurn(turn, tuple(one.step for one in group_of(turn)))
-
-    def _render(self, rendering: Rendering, known: KnownRendering) -> AsyncTokenizeFn:
-        """Return the function that renders messages; where tools are long, with another for certificates."""
-        full = self._rendered(rendering)
-        if known.brief is None:
-            return full
-        return CertifyingRender(full, BriefRender(full, self._rendered(known.brief), rendering.tools, known))
-
-    def _rendered(self, rendering: Rendering) -> AsyncTokenizeFn:
-        if self.renderer is not None:
-            return self.renderer(rendering)
-        if self.media is not None and renders_placeholders(self.engine):
-            return PlaceholderRender(self.engine, rendering, self.media)
-        return partial(self.engine.render, rendering=rendering)
+        return CompletedTurn.of(turn)
 
     async def aclose(self) -> None:
         """Close the engine's connections."""

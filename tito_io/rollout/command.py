@@ -20,8 +20,9 @@ from tito_io.cli.main import output_may_close
 from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.cli.policy import odd_stop, policy_of, truncated
 from tito_io.cli.waiting import waiting_reported
-from tito_io.client.conversation import ClientTurn, Conversation
+from tito_io.client.conversation import Conversation
 from tito_io.client.driver import rendered_by
+from tito_io.client.turn import ClientTurn
 from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.family_render import renders_as
 from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
@@ -215,8 +216,7 @@ async def _rollout(given: RolloutOptions) -> int:
                 conversation=new_request_id(),
             ),
             policy=policy_of(truncated=given.truncated, odd_stop=given.odd_stop),
-            tokenize_fn=rendered_by(family).of(engine)(Rendering(tools=script.tools)) if family else None,
-            stop_ids=family.stop_ids if family else (),
+            renderer=rendered_by(family) if family else None,
             check_every=given.check_every,
             on_abort=as_on_abort(given.on_abort),
         )

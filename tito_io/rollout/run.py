@@ -12,7 +12,8 @@ from anyio.lowlevel import checkpoint
 from tito_core import Message, Step
 from tito_core.drift.diff import count_changed_ids
 from tito_core.seams.seam import common_prefix
-from tito_io.client.conversation import ClientTurn, Conversation, Route, reply_message
+from tito_io.client.conversation import Conversation
+from tito_io.client.turn import ClientTurn, Route, reply_message
 from tito_io.families.fast.fast_tokenizer import FastUse
 
 from .script import Script
@@ -187,7 +188,7 @@ class Rollout:
             return None
         if turn.stitched is None:
             return 0
-        rendered = await self.conversation.render(prompt, add_generation_prompt=True)
+        rendered = await self.conversation.tokenize_fn(prompt, add_generation_prompt=True)
         used = turn.step.prompt_ids.tolist()
         return count_changed_ids(used, list(rendered), await self.conversation.close())
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
 from tito_core.media.ranges import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
+from tito_io.client.turn_sampler import TurnSampler
 from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.family_render import family_as
@@ -265,16 +266,19 @@ def build_gateway(
         metrics.watch(family.fast.use)
     return Gateway(
         turns=TurnTaker(
-            engine=engine,
+            sampler=TurnSampler(
+                engine,
+                attrs.evolve(chosen.policy, forgive=forgiven),
+                None if guard is None else guard.tokenize_fn,
+                media=placeholders,
+                check_every=chosen.check_every,
+                on_abort=chosen.on_abort,
+            ),
             model=model,
-            policy=attrs.evolve(chosen.policy, forgive=forgiven),
             noise=NoiseFilter(rules, chosen.strip_system),
             guard=guard,
-            check_every=chosen.check_every,
-            on_abort=chosen.on_abort,
             limits=chosen.limits,
             metrics=metrics,
-            placeholders=placeholders,
             texts=None if family is None else TextCheck(Spelling.of(family), chosen.on_other_text),
             fetcher=ImageFetcher.of() if chosen.fetch_images else None,
             certificates=Certificates() if family is None else Certificates(begin=partial(_stored, family)),

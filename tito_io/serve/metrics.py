@@ -42,7 +42,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tito_io.client.conversation import ClientTurn
+from tito_io.client.turn import ClientTurn
 from tito_io.engines.constraint import Constraint
 from tito_io.families.fast.fast_tokenizer import FastUse
 

@@ -73,7 +73,7 @@ async def recover(
     key = turns.rendering(prompt.tools, args.template_args).key
     if request.continue_final_message:
         # All of them: another turn with the same words may have come since the request was first made.
-        lasts = last_steps(session.trajectory, prompt, key, turns.policy.forgive)
+        lasts = last_steps(session.trajectory, prompt.messages, key, turns.sampler.policy.forgive)
         asked = [_Asked.continuing(prompt, step) for step in lasts]
     else:
         matched = turns.matched(session, prompt, args, key)

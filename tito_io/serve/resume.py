@@ -15,80 +15,59 @@ from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajector
 from tito_core.locate import matches
 from tito_core.media.expansion import collapse
 from tito_core.normalization.compare import same
-from tito_io.client.conversation import ClientTurn, Route, reply_message
 from tito_io.client.token_client import CompletedTurn
-from tito_io.engines.aborted_turns import AbortedTurns, OnAbort
+from tito_io.client.turn import ClientTurn, Route, reply_message
+from tito_io.client.turn_sampler import TurnSampler
+from tito_io.engines.aborted_turns import AbortedTurns
 from tito_io.engines.protocol import (
     InvalidReplyError,
     PromptMedium,
-    Rendering,
     Reply,
     SampleRequest,
-    Sampling,
-    Watch,
 )
 
-from .media import NamedMedia
-from .prompt import SessionPrompt
 from .refusals import RequestRefused
-from .turn_engine import TurnEngine
+from .session import Session
 
 OPTION = "continue_final_message"
 REASONING = ("reasoning", "reasoning_content")
 """The names that engines have for reasoning."""
 
 
-async def continue_turn(  # noqa: PLR0913  # what a request says, and what the session knows
-    engine: TurnEngine,
-    steps: Trajectory,
-    prompt: SessionPrompt,
-    rendering: Rendering,
-    sampling: Sampling,
-    *,
-    forgive: frozenset[Forgiveness],
-    watch: Watch | None,
-    on_abort: OnAbort = OnAbort.RAISE,
-    stopped: Sequence[Step] = (),
-) -> CompletedTurn:
+async def continue_turn(sampler: TurnSampler, session: Session, asked: SampleRequest) -> CompletedTurn:
     """Sample what follows the last message; raises `RequestRefused` where that is no turn of the session.
 
     Args:
-        engine: Where it is sampled.
-        steps: The session's steps.
-        prompt: The conversation; its last message is continued.
-        rendering: What the prompt is rendered with.
-        sampling: How to sample.
-        forgive: Differences to ignore.
-        watch: Called with each delta.
-        on_abort: What to do about a turn that the engine aborts.
-        stopped: Steps that a stop string ended: their ids spell the string, their messages lack it.
+        sampler: How turns are sampled.
+        session: The session; it is read, not changed.
+        asked: The conversation, whose last message is continued, and how to sample.
     """
-    step = last_step(steps, prompt, rendering.key, forgive)
+    step = last_step(session.trajectory, asked, sampler.policy.forgive)
+    # Their ids spell the stop string, their messages lack it.
+    stopped = (one.step for one in session.commits.values() if isinstance(one.origin.stop_reason, str))
     if any(step.ids == one.ids for one in stopped):
         raise _refused("the last message ended at a stop string, which its ids hold and its text does not")
     ids, ledger = without_stop(step)
-    if sampling.constraint is not None:
+    if asked.sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    request = SampleRequest(ids=ids, rendering=rendering, sampling=sampling, watch=watch)
-    reply = await _sampled(AbortedTurns(engine, on_abort), engine.media, step, ids, request)
+    reply = await _sampled(sampler, step, ids, asked)
     sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
     return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
 
 
-async def _sampled(
-    engine: AbortedTurns, known: NamedMedia, step: Step, ids: Ids, request: SampleRequest
-) -> Reply:
+async def _sampled(sampler: TurnSampler, step: Step, ids: Ids, asked: SampleRequest) -> Reply:
     """Sample what follows the ids of a step; with images, which the engine has to see as it saw them before.
 
     Raises `InvalidReplyError` where it does not.
     """
+    engine = AbortedTurns(sampler.engine, sampler.on_abort)
     if not step.messages.multimodal:
-        return await engine.sample(request)
+        return await engine.sample(asked.after(ids))
     if len(step.media) != step.messages.media:
         raise _refused("the last message follows images that went by messages")
     sent, places = collapse(ids, step.media)
-    media = [PromptMedium(place=one, url=known.urls.get(one.identity)) for one in places]
-    reply = await engine.sample(attrs.evolve(request.after(sent), media=media))
+    media = [PromptMedium(place=one, url=sampler.known_media.url(one.identity)) for one in places]
+    reply = await engine.sample(attrs.evolve(asked.after(sent), media=media))
     if ids != reply.prompt_ids:
         error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")
         error.partial = reply
@@ -96,9 +75,9 @@ async def _sampled(
     return reply
 
 
-def last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]) -> Step:
+def last_step(steps: Trajectory, asked: SampleRequest, forgive: frozenset[Forgiveness]) -> Step:
     """Return the step that ends with the prompt's last message, white space included: it goes on there."""
-    for step in last_steps(steps, prompt, key, forgive):
+    for step in last_steps(steps, asked.messages or (), asked.rendered_with.key, forgive):
         if not step.completion[0].get("tool_calls"):
             return step
         raise _refused("the last message calls tools", "send their results")
@@ -106,13 +85,13 @@ def last_step(steps: Trajectory, prompt: SessionPrompt, key: str, forgive: froze
 
 
 def last_steps(
-    steps: Trajectory, prompt: SessionPrompt, key: str, forgive: frozenset[Forgiveness]
+    steps: Trajectory, prompt: Sequence[Message], key: str, forgive: frozenset[Forgiveness]
 ) -> Iterator[Step]:
     """Yield all steps that end with the prompt's last message, the preferred one first."""
     exact = forgive - {Forgiveness.OUTER_WHITESPACE}
-    for match in matches(steps, prompt.messages, forgive, frozenset(), len(prompt.messages)):
-        last = match.step.messages.length == len(prompt.messages) and match.step.key == key
-        if last and same(match.step.completion[0], prompt.messages[-1], exact) is not None:
+    for match in matches(steps, prompt, forgive, frozenset(), len(prompt)):
+        last = match.step.messages.length == len(prompt) and match.step.key == key
+        if last and same(match.step.completion[0], prompt[-1], exact) is not None:
             yield match.step
 
 

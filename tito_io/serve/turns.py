@@ -12,19 +12,18 @@ from typing import Any
 import anyio.to_thread
 import attrs
 
-from tito_core import Message, Policy
-from tito_core.media.ranges import Placeholders
+from tito_core import Message
 from tito_core.message import is_multimodal
 from tito_core.samples import StoredCall
 from tito_io.client.certificates import Certificates
-from tito_io.client.conversation import ClientTurn, Conversation, Route
 from tito_io.client.media import KnownMedia
 from tito_io.client.sampling import SamplingArgs, parse_sampling
-from tito_io.client.token_client import CompletedTurn, Renderer, TokenClient
+from tito_io.client.token_client import CompletedTurn
+from tito_io.client.turn import ClientTurn, Route
+from tito_io.client.turn_sampler import TurnSampler
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import dumps
-from tito_io.engines.aborted_turns import OnAbort
-from tito_io.engines.protocol import Engine, Rendering, Reply, Watch
+from tito_io.engines.protocol import Engine, Rendering, Reply, SampleRequest, Watch
 from tito_io.engines.replies.spelling import OTHER_TEXT
 from tito_io.engines.routing import digest_name
 
@@ -97,37 +96,27 @@ class TurnTaker:
     """Samples turns with one engine.
 
     Attributes:
-        engine: The engine.
+        sampler: How turns are sampled: the engine, the policy with the differences that are ignored, and what
+            renders messages and images where the model's folder is known. Agents may send new tools forever.
         model: The model's name; "" where the engine could not be asked yet.
-        policy: How turns that were cut, and odd stops, are continued; which differences are ignored.
         noise: Removes client noise from prompts.
         guard: Reads spelled special tokens as text, where the model's folder is known.
         limits: What requests may use.
         metrics: Where turns are counted.
-        check_every: After how many turns a bridge is compared with a render of the whole conversation.
-        on_abort: What to do about turns that the engine aborts.
         places: The places for turns that are sampled at once.
-        renderer: Renders messages for the bridge; None for the engine's own way, where there is no guard.
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
-        placeholders: The ids that the template writes for an image, where the model's folder is known and the
-            engine takes images beside ids; None: conversations with images go by messages.
         fetcher: Fetches images by their addresses, if the operator allows it.
         texts: Compares the text of turns with their ids, where the model's folder is known.
     """
 
-    engine: Engine
+    sampler: TurnSampler
     model: str
-    policy: Policy
     noise: NoiseFilter
     guard: SpecialTokenGuard | None
     limits: GatewayLimits
     metrics: Metrics
-    check_every: int = 0
-    on_abort: OnAbort = OnAbort.RAISE
     places: Places = attrs.field(init=False)
-    renderer: Renderer | None = attrs.field(init=False)
     certificates: Certificates = attrs.field(factory=Certificates)
-    placeholders: Placeholders | None = None
     fetcher: ImageFetcher | None = None
     texts: TextCheck | None = None
     _renderings: dict[bytes, Rendering] = attrs.field(factory=dict, init=False, repr=False)
@@ -135,7 +124,11 @@ class TurnTaker:
 
     def __attrs_post_init__(self) -> None:
         self.places = Places(self.limits.calls)
-        self.renderer = None if self.guard is None else self.guard.tokenize_fn
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.sampler.engine
 
     async def model_name(self) -> str:
         """Return the model's name; ask the engine where it is not known yet."""
@@ -203,41 +196,29 @@ class TurnTaker:
             stamp: What the request is known by.
             watch: Called with each delta.
         """
-        steps, forgive = session.trajectory, self.policy.forgive
+        steps = session.trajectory  # those that there were when the request came
         args = parse_sampling(request.sampling).among(prompt.tools)
         rendering = self.rendering(prompt.tools, args.template_args)
-        # A session's id is a key to it: routers, and their logs, get a digest.
-        sampling = attrs.evolve(args.sampling, conversation=digest_name(session.name))
+        known_media = KnownMedia(urls=dict(engine.media.urls))
+        sampler = attrs.evolve(self.sampler, engine=engine, known_media=known_media)
+        asked = SampleRequest(
+            messages=prompt.messages,
+            rendering=rendering,
+            # A session's id is a key to it: routers, and their logs, get a digest.
+            sampling=attrs.evolve(args.sampling, conversation=digest_name(session.name)),
+            watch=watch,
+        )
         if request.continue_final_message:
-            commits = session.commits.values()
-            sampled = await continue_turn(
-                engine,
-                steps,
-                prompt,
-                rendering,
-                sampling,
-                forgive=forgive,
-                watch=watch,
-                on_abort=self.on_abort,
-                stopped=[one.step for one in commits if isinstance(one.origin.stop_reason, str)],
-            )
+            sampled = await continue_turn(sampler, session, asked)
             forgiven, answered = tuple[str, ...](), None
         else:
             matched = self.matched(session, prompt, args, rendering.key)
-            client = TokenClient(
-                engine,
-                self.policy,
-                self.renderer,
-                check_every=self.check_every,
-                on_abort=self.on_abort,
-                certificates=self.certificates,
-                media=self.placeholders,
-                known_media=KnownMedia(urls=dict(engine.media.urls)),
-            )
-            sampled = await client.sample(steps, matched.messages, rendering, sampling, watch=watch)
+            known = await self.certificates.of(rendering)
+            asked = attrs.evolve(asked, messages=matched.messages)
+            sampled = CompletedTurn.of(await sampler.turn_after(steps, asked, known))
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
-        self._check_text(session, sampled.turn.reply, sampling.stop)
+        self._check_text(session, sampled.turn.reply, args.sampling.stop)
         origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - stamp.begun)
         self.metrics.count_constrained(args.sampling.constraint)
@@ -267,23 +248,20 @@ class TurnTaker:
     def matched(self, session: Session, prompt: SessionPrompt, args: SamplingArgs, key: str) -> MatchedPrompt:
         """Return a prompt with the session's own messages in the place of its history."""
         stops = args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else None
-        forgive = self.policy.forgive
+        forgive = self.sampler.policy.forgive
         return match_prompt(prompt, session.trajectory, session.commits, key, forgive, stops)
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
         """Return the ids of a prompt, rendered afresh; those of images are known to the engine alone."""
-        if self.renderer is None or is_multimodal(messages):
+        renderer = self.sampler.renderer
+        if renderer is None or is_multimodal(messages):
             return await self.engine.render(messages, add_generation_prompt=True, rendering=rendering)
-        return await self.renderer(rendering)(messages, add_generation_prompt=True)
+        return await renderer(rendering)(messages, add_generation_prompt=True)
 
     async def close(self, rendering: Rendering) -> tuple[int, ...]:
         """Return the ids with which the template closes a turn."""
-        known = (await self.certificates.of(rendering)).profile
-        if known is not None:
-            return known.suffix
-        render = None if self.renderer is None else self.renderer(rendering)
-        engine = self.turn_engine()
-        return await Conversation(engine=engine, rendering=rendering, tokenize_fn=render).close()
+        known = await self.certificates.of(rendering)
+        return (await self.sampler.profile(rendering, known)).suffix
 
 
 def _conversation(session: Session, request: ParsedRequest) -> Sequence[Message]:

@@ -25,8 +25,8 @@ from tito_core.normalization.media import medium_of
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import Forest
 from tito_core.samples.node import EdgeKind, Node
-from tito_io.client.conversation import Route
 from tito_io.client.driver import answer
+from tito_io.client.turn import Route
 from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
 from tito_io.pages.media import MediaBlock, picture_url, short_identity
@@ -203,7 +203,7 @@ async def _drift(gateway: Gateway, commit: Commit) -> Sequence[int] | None:
 
 async def _rendered(gateway: Gateway, step: Step, rendering: Rendering) -> Sequence[int]:
     """Return the ids of a prompt, rendered afresh, with the placeholders of images."""
-    placeholders, renderer = gateway.turns.placeholders, gateway.turns.renderer
+    placeholders, renderer = gateway.turns.sampler.media, gateway.turns.sampler.renderer
     if not step.media or placeholders is None or renderer is None:
         return await gateway.turns.rendered(list(step.prompt), rendering)
     found = await answer(first_prompt_questions(step.prompt, placeholders), renderer(rendering))

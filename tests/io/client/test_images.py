@@ -86,9 +86,7 @@ async def test_an_image_in_a_tool_result_and_several_in_one_turn() -> None:
 
 
 async def test_a_bridge_with_an_image_is_compared_with_a_render_of_all() -> None:
-    conversation = Conversation(
-        Seeing(), tokenize_fn=renderer(Rendering()), media=PLACEHOLDERS, check_every=1
-    )
+    conversation = Conversation(Seeing(), renderer=renderer, media=PLACEHOLDERS, check_every=1)
     turn = await conversation.turn([CAT])
     later = await conversation.turn([*turn.step.messages, asking("And this?", shown("dog"))])
     assert later.route is Route.TITO
@@ -97,9 +95,7 @@ async def test_a_bridge_with_an_image_is_compared_with_a_render_of_all() -> None
 
 async def test_an_id_that_became_one_with_an_image_belongs_to_it() -> None:
     """So does Gemma 3's engine with line ends around an image."""
-    conversation = Conversation(
-        Seeing(merges=True), tokenize_fn=renderer(Rendering()), media=PLACEHOLDERS, check_every=1
-    )
+    conversation = Conversation(Seeing(merges=True), renderer=renderer, media=PLACEHOLDERS, check_every=1)
     first = await conversation.turn([CAT])
     second = await conversation.turn([*first.step.messages, asking("And?", shown("dog"), shown("cow"))])
     third = await conversation.turn([*second.step.messages, asking("Sure?")])
@@ -139,12 +135,13 @@ async def test_an_engine_that_takes_no_media_gets_messages() -> None:
     assert "plain takes no media beside ids" in str(done.turn.refusal)
 
 
-@pytest.mark.parametrize("options", [{"media": None}, {"renderer": None}])
-async def test_without_placeholders_or_renderer_images_go_by_messages(options: Any) -> None:
+@pytest.mark.parametrize(("options", "refused"), [({"media": None}, 1), ({"renderer": None}, 2)])
+async def test_without_placeholders_or_renderer_images_go_by_messages(options: Any, refused: int) -> None:
+    """Who gave placeholders wants ids, and learns at the first turn that nothing renders them."""
     client = client_of(engine := Seeing(), **options)
     await two_turns(client)
     assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
-    assert client.counts.refusals == {Reason.MULTIMODAL: 1}
+    assert client.counts.refusals == {Reason.MULTIMODAL: refused}
 
 
 async def test_a_conversation_without_a_renderer_says_so() -> None:
@@ -287,7 +284,7 @@ async def test_trap_08_a_key_for_other_bytes_is_an_error() -> None:
 async def test_bytes_that_were_forgotten_are_read_again_from_the_messages() -> None:
     engine = Seeing()
     client = client_of(engine)
-    client._known_media.most = 1  # as if other conversations had many images
+    client.known_media.most = 1  # as if other conversations had many images
     await two_turns(client)
     assert engine.asked[1] == ("media", [url("cat"), url("dog")])
 

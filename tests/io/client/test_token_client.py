@@ -24,8 +24,9 @@ from tito_core import (
     Truncated,
     suffix_ids,
 )
-from tito_io.client.conversation import Conversation, Route
+from tito_io.client.conversation import Conversation
 from tito_io.client.token_client import TokenClient
+from tito_io.client.turn import Route
 from tito_io.embedded import TIDY, app
 from tito_io.engines.protocol import (
     AbortedError,

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from tests.io.embedded.embedded_client import WEATHER
-from tito_io.client.conversation import Route
+from tito_io.client.turn import Route
 from tito_io.embedded import TIDY, FaultRates, app
 from tito_io.engines.vllm import VLLM
 

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from tests.io.embedded.embedded_client import WEATHER
-from tito_io.client.conversation import Route
+from tito_io.client.turn import Route
 from tito_io.dialects import StreamReading
 from tito_io.embedded import TIDY, FaultRates, app
 from tito_io.engines.protocol import Delta, EngineError, OverlongError, ServerError, UnreachableError

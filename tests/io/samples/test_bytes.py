@@ -24,7 +24,8 @@ from tests.io.samples.row_files import READERS
 from tests.io.samples.sample_files import dumped, own, put
 from tito_core import Trajectory
 from tito_core.samples import StoredCall
-from tito_io.client.conversation import ClientTurn, Conversation, reply_message
+from tito_io.client.conversation import Conversation
+from tito_io.client.turn import ClientTurn, reply_message
 from tito_io.embedded import app
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.vllm import VLLM

@@ -43,7 +43,7 @@ async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, **fields: A
         return render
 
     monkeypatch.setattr(type(guard), "tokenize_fn", counting)
-    gateway.turns.renderer = guard.tokenize_fn
+    gateway.turns.sampler.renderer = guard.tokenize_fn
     async with client(gateway) as http:
         name, messages = await opened(http), list(HELLO)
         for _ in range(3):

@@ -583,8 +583,8 @@ async def test_each_option_is_a_choice_of_the_gateway(
         later_wire=False,
         fetch_images=True,
     )
-    assert (gateway.turns.model, gateway.turns.check_every) == ("m", 3)
-    assert gateway.turns.on_abort is OnAbort.RESUME
+    assert (gateway.turns.model, gateway.turns.sampler.check_every) == ("m", 3)
+    assert gateway.turns.sampler.on_abort is OnAbort.RESUME
     assert gateway.backend is not None
     assert str(gateway.backend.client.base_url) == "http://127.0.0.1:1"
     assert gateway.backend.client.headers["authorization"] == "Bearer k"

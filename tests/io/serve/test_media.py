@@ -298,7 +298,7 @@ async def test_more_new_images_than_can_be_placed_go_by_messages(
     gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each costs a render of the whole prompt: a thousand small ones would keep a processor busy for long."""
-    monkeypatch.setattr("tito_io.client.conversation.MOST_PLACED", 2)
+    monkeypatch.setattr("tito_io.client.turn_sampler.MOST_PLACED", 2)
     name = await opened(http)
     prompt = [asking("What?", *[shown("cat")] * 2)]
     prompt += [said(await chat(http, name, prompt)), asking("And?", *[shown("dog")] * 2)]

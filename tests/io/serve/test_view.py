@@ -386,7 +386,7 @@ async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_p
         assert empty.status_code == 200
         assert "This session has no turns yet." in empty.text
         await chat(http, name, HELLO)
-        gateway.turns.engine = engine
+        gateway.turns.sampler.engine = engine
         answer = await http.get(f"/sessions/{name}/view")
     assert "drift is not known" in answer.text
 

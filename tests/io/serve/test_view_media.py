@@ -21,7 +21,7 @@ from tito_core import Message, Reason, Refusal, Step
 from tito_core.ledger import Origin, Span
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import StoredCall
-from tito_io.client.conversation import Route
+from tito_io.client.turn import Route
 from tito_io.engines.protocol import Rendering
 from tito_io.pages.media import PICTURE_CHARACTERS, picture_url
 from tito_io.serve import path_tokens, view

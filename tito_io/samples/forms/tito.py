@@ -28,7 +28,7 @@ from tito_core import InputError, Ledger, Origin, Step
 from tito_core.data import from_data, to_data
 from tito_core.samples import Forest, RoutedExperts, StoredCall
 from tito_io.atomic_write import open_alone
-from tito_io.client.conversation import ClientTurn
+from tito_io.client.turn import ClientTurn
 
 from .form import Batch, CallPlace, Record, StoredForm, first_id
 

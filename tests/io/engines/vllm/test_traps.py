@@ -21,7 +21,9 @@ from tests.io.engines.vllm.vllm_server import (
     several,
 )
 from tito_core import InputError, Reason
-from tito_io.client.conversation import Conversation, Route
+from tito_core.seams.profile import Profile
+from tito_io.client.conversation import Conversation
+from tito_io.client.turn import Route
 from tito_io.engines.protocol import (
     EmptyReplyError,
     EngineAnswer,
@@ -178,7 +180,8 @@ async def test_trap_24_media_never_go_by_ids() -> None:
     """Neither where the image is new, nor where an old one is in the history."""
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
     engine, mock = mocked({CHAT: chat_answer()})
-    talk = Conversation(engine=engine, sampling=Sampling(max_tokens=5), suffix=(2,))
+    talk = Conversation(engine=engine, sampling=Sampling(max_tokens=5))
+    talk.known.profile = Profile(suffix=(2,))
     prompts: list[list[Any]] = [[image]]
     for _ in range(2):
         turn = await talk.turn(prompts[-1])
