@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -58,8 +59,8 @@ Found = Truth | Unclear | TemplateRefused
 WHOLE = 3
 
 
-def judged(entry: Entry) -> Judged:
-    """Judge a template."""
+def judged(entry: Entry, most: int | None = None) -> Judged:
+    """Judge a template, in each rendering or the first `most` of them."""
     began = time.process_time()
     result = Judged(entry.name, entry.digest, entry.repositories)
     try:
@@ -69,7 +70,7 @@ def judged(entry: Entry) -> Judged:
     names = undeclared(Sandbox(family.templates["default"].limits).parse(entry.text))
     seen: dict[tuple[str, ...], None] = {}
     found: list[Rendered] = []
-    for label, arguments in renderings(names):
+    for label, arguments in islice(renderings(names), most):
         judge = Judge.of(family, arguments)
         texts = judge.texts()
         if texts not in seen:

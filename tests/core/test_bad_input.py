@@ -222,6 +222,7 @@ def test_arguments_that_cannot_be_read_stay_text(arguments: str) -> None:
     assert same(calling(arguments), calling(arguments + " ")) is None
 
 
+@pytest.mark.whole
 def test_ten_thousand_messages_and_ten_megabytes_do_not_hang() -> None:
     long = [example.user(f"question {i}") for i in range(10_000)]
     big = example.user("x" * 10_000_000)

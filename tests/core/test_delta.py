@@ -46,6 +46,7 @@ def own_bytes(trajectory: Trajectory) -> int:
     return 4 * last.ids.length + len(json.dumps(list(last.messages)))
 
 
+@pytest.mark.whole
 def test_a_long_rollout_is_stored_in_less_than_three_times_its_own_bytes() -> None:
     trajectory = rollout(3_000)
     stored = pickle.dumps(trajectory)

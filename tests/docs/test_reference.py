@@ -120,6 +120,7 @@ def test_the_glossary_defines_each_word_once_and_in_order() -> None:
     assert terms == sorted(set(terms), key=str.lower)
 
 
+@pytest.mark.whole
 def test_the_error_texts_that_the_troubleshooting_page_quotes_are_in_the_code() -> None:
     root = DOCS.parent
     modules = [path for room in ("tito_core", "tito_io") for path in (root / room).rglob("*.py")]

@@ -19,8 +19,8 @@ FAULTS = (
     Fault(
         "a turn that ends inside of its close sampled nothing of it",
         "seams/close.py",
-        "            return sampled\n",
-        "            return 0\n",
+        "            return attrs.evolve(cut, sampled=sampled)\n",
+        "            return cut\n",
         CLOSES,
     ),
     Fault(

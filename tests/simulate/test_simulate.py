@@ -19,10 +19,11 @@ from tito_io.serve.session import Session
 pytestmark = pytest.mark.usefixtures("light_heap")
 SEEDS = 150
 BLOCK = 50
+LATER = range(BLOCK, SEEDS, BLOCK)
 ALONE = "import sys; from tests.simulate.run import run; sys.stdout.write(run(5).timeline)"
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+@pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.whole) for one in LATER)])
 def test_no_history_contradicts_the_documentation(first: int) -> None:
     """`python -m tests.simulate --seed N` shows the timeline of a seed that fails here."""
     counts = Counter[str]()
@@ -46,6 +47,7 @@ def test_requests_that_take_back_the_same_turns_are_answered(seed: int) -> None:
     assert not run(seed).violations
 
 
+@pytest.mark.whole
 def test_a_seed_repeats_itself_in_another_process_too() -> None:
     """Neither what ran before nor the order of sets of strings changes a timeline."""
     first = run(5).timeline
@@ -58,6 +60,7 @@ def test_a_seed_repeats_itself_in_another_process_too() -> None:
     assert other.stdout == first
 
 
+@pytest.mark.whole
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn whose client is gone stays in the rows, and counts as received."""
     monkeypatch.setattr(Session, "take_back", Session.received)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import attrs
+import pytest
 
 from tests.core.samples.calls import rollout
 from tests.core.samples.row_sets import LEFT, RIGHT, ROOT
@@ -76,6 +77,7 @@ def test_a_missing_logprob_is_none() -> None:
     ]
 
 
+@pytest.mark.whole
 def test_rows_hold_at_most_sixty_four_bytes_an_id() -> None:
     """Spans and turns included, with turns of as few as twenty sampled ids."""
     forest = Forest.of(rollout(200, size=20))

@@ -943,6 +943,7 @@ async def test_only_addresses_of_the_web_are_fetched() -> None:
     assert web.asked == ["/a"]
 
 
+@pytest.mark.whole
 async def test_a_server_that_takes_too_long_is_given_up() -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
