@@ -126,8 +126,8 @@ def stitched(case: Case, *, known: Profile | None = None) -> tuple[Verdict, Any,
     stops = () if known is None else family.stop_ids
     if verdict.wrong and isinstance(ours, Stitched):
         defended = believed_stop(ours, answers, stops) or past_stop(ours.step, stops)
-        defended = defended or call_closed(ours, answers, stops)
-        verdict = defended or unwritten(case, ours.step) or verdict
+        defended = defended or unwritten(case, ours.step) or call_closed(ours, answers, stops)
+        verdict = defended or verdict
     return verdict, ours, answers
 
 

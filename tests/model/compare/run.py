@@ -44,10 +44,11 @@ def batch(work: tuple[int, int, int]) -> tuple[Counts, list[int]]:
     return counts, wrong
 
 
-def rounds(seed: int, workers: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield work for all workers, without end."""
-    for first in count(0, 4 * workers * BATCH):
-        yield [(seed, start, start + BATCH) for start in range(first, first + 4 * workers * BATCH, BATCH)]
+def rounds(seed: int, first: int, workers: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield work for all workers, without end, from the conversation `first` on."""
+    size = 4 * workers * BATCH
+    for begin in count(first, size):
+        yield [(seed, start, start + BATCH) for start in range(begin, begin + size, BATCH)]
 
 
 def show(console: Console, counts: Counts) -> None:
@@ -83,6 +84,13 @@ def replayed(console: Console, seed: int, number: int) -> bool:
     help="Seed of the random draws; each seed gives other cases.",
 )
 @click.option(
+    "--first",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The first conversation of the seed, where an earlier run was stopped.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=os.cpu_count() or 1,
@@ -95,7 +103,7 @@ def replayed(console: Console, seed: int, number: int) -> bool:
     help="Compare only this conversation of the seed, and print it if it disagrees.",
 )
 @interruptible
-def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
+def main(*, cases: int, seed: int, first: int, workers: int, replay: int | None) -> None:
     """Ask the kernel and the executable model the same questions, and count the verdicts.
 
     Exits with 1 if they disagree anywhere.
@@ -107,11 +115,12 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
         sys.exit(replayed(console, seed, replay))
     counts, wrong, began = Counts(), list[int](), time.monotonic()
     with get_context("spawn").Pool(workers) as pool, console.status("comparing") as status:
-        for work in rounds(seed, workers):
+        for work in rounds(seed, first, workers):
             for found, numbers in pool.imap_unordered(batch, work):
                 counts, wrong = counts + found, wrong + numbers
             done, hours = sum(counts.values()), (time.monotonic() - began) / 3600
-            line = f"{done:,} of {cases:,} cases, {len(wrong)} disagree, {done / hours / 3600:.0f} cases/s"
+            rate, reached = done / hours / 3600, work[-1][2]
+            line = f"{done:,} of {cases:,} cases, {len(wrong)} disagree, {rate:.0f} cases/s, at {reached}"
             status.update(line)
             if not console.is_terminal:
                 click.echo(line, err=True)
@@ -119,8 +128,9 @@ def main(*, cases: int, seed: int, workers: int, replay: int | None) -> None:
                 break
     show(console, counts)
     console.print(
-        f"{sum(counts.values()):,} cases, seed {seed}, {hours:.3f} hours, workers: {workers}, "
-        f"conversations in which kernel and model disagree: {len(wrong)} {sorted(wrong)[:20] or ''}",
+        f"{sum(counts.values()):,} cases, seed {seed}, {first} to {work[-1][2]}, {hours:.3f} hours, "
+        f"workers: {workers}, conversations in which kernel and model disagree: "
+        f"{len(wrong)} {sorted(wrong)[:20] or ''}",
         soft_wrap=True,
     )
     for number in sorted(wrong)[:3]:
