@@ -52,11 +52,20 @@ LEFT_OUT = {
     "tests/io/dialects/test_constraints.py": "each constraint in each dialect",
     "tests/io/dialects/test_sdks.py": "each program of each vendor",
     "tests/io/integrations/test_shared_prompts.py": "threads",
-    # pages, benchmarks and tools of this project
+    # how the code is written, pages, benchmarks and tools of this project
+    "tests/test_defaults.py": "each class's defaults",
+    "tests/test_faults.py": "each planted fault's text",
+    "tests/test_help.py": "each public docstring",
+    "tests/test_words.py": "the words of each file",
+    "tests/core/test_purity.py": "what each file of the kernel imports",
+    "tests/core/testing/test_planted.py": "mistakes that the tools for tests find",
+    "tests/io/serve/test_logs.py": "what is written to logs",
+    "tests/io/embedded/test_sampler.py": "processes that sample the same",
     "tests/docs/test_pages.py": "the programs of the documentation",
     "tests/docs/test_pictures.py": "its pictures",
     "tests/io/pages": "pages in a browser",
     "tests/io/serve/test_browser.py": "pages in a browser",
+    "tests/everything": "the tool that tries real programs",
     "tests/mutants": "the tool that plants faults",
     "tests/release": "the artefacts of a release",
     "tests/test_benchmarks*.py": "the benchmarks",
@@ -85,8 +94,9 @@ def choose(config: pytest.Config) -> None:
         not alone and getattr(chosen, "numprocesses", 0) is None
     ):  # pytest-xdist is there, and `-n` was not given
         # The tests that are left out of a brief run wait for processes and sockets a third of their time.
-        cores = os.cpu_count() or 1
-        chosen.numprocesses, chosen.dist = cores if chosen.tier == BRIEF else cores * 3 // 2, "loadgroup"
+        cores, brief = os.cpu_count() or 1, chosen.tier == BRIEF
+        chosen.numprocesses = cores if brief else cores * 3 // 2
+        chosen.dist = "worksteal" if brief else "loadgroup"  # groups of tests cost a message for each test
 
 
 def runs(item: pytest.Item, tier: str) -> bool:
