@@ -134,7 +134,7 @@ async def idle(engine: SGLang, seconds: float) -> bool:
 
 async def test_the_server_is_what_it_says(sglang_server: Server) -> None:
     async with SGLang(sglang_server.base_url + "/v1") as engine:
-        assert await engine.models() == (ServedModel(sglang_server.model, CONTEXT),)
+        assert await engine.models() == (ServedModel(sglang_server.model, CONTEXT, owner="sglang"),)
         assert await engine.limits() == ModelLimits(
             max_model_len=CONTEXT, vocab_size=VOCABULARY, max_prompt_len=CONTEXT - 7
         )

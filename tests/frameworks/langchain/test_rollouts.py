@@ -215,9 +215,10 @@ def test_arguments_of_a_call_override_settings() -> None:
 
 @RUNS
 def test_constraints_reach_the_engine(run: Any) -> None:
-    engine = scripted(TEXTS[2], "{}")
-    form = {"type": "json_object"}
-    asyncio.run(run(chat(engine, parallel_tool_calls=False, response_format=form), QUESTION))
+    engine = scripted(thought("Hm.") + "{}", thought("So.") + '{"a": 1}')
+    model = chat(engine, parallel_tool_calls=False, response_format={"type": "json_object"})
+    answered = asyncio.run(run(model, QUESTION))
+    asyncio.run(run(model, *answered, MORE))
     expected = Constraint(schema={"type": "object"}, one_call=True)
     assert [sampling.constraint for *_, sampling in engine.asked] == [expected, expected]
 
@@ -420,16 +421,16 @@ def test_a_turn_goes_back_as_it_was_sampled_whatever_it_says(streams: bool) -> N
 def test_malformed_arguments_are_an_invalid_call_and_go_back(streams: bool, monkeypatch: Any) -> None:
     engine = scripted(HELLO, TEXTS[2], "And so on.")
     model = chat(engine)
-    sample, bound = engine.from_ids, model.bind_tools([hour])
+    sample, bound = engine.sample, model.bind_tools([hour])
 
-    async def malformed(*arguments: Any, **options: Any) -> Any:
+    async def malformed(request: Any) -> Any:
         """Answer as an engine does whose own parser takes a call that is cut for one."""
-        reply = await sample(*arguments, **options)
+        reply = await sample(request)
         for one in (reply.message or {}).get("tool_calls", ()):
             one["function"]["arguments"] = '{"city": "Rome'
         return reply
 
-    monkeypatch.setattr(Watched, "from_ids", lambda _, *given, **options: malformed(*given, **options))
+    monkeypatch.setattr(Watched, "sample", lambda _, request: malformed(request))
 
     async def talk() -> Any:
         messages: list[Any] = [QUESTION, await bound.ainvoke([QUESTION]), MORE]
