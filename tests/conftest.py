@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of pytest-xdist which tests it has."""
     node.workerinput["tier"] = node.config.option.tier
+    node.workerinput["loadgroup"] = node.config.option.dist == "loadgroup"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

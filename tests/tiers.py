@@ -84,10 +84,11 @@ def is_left_out(path: str) -> bool:
 
 def choose(config: pytest.Config) -> None:
     """Choose what runs: without a path the brief tests, on all cores; with one all that it names, on one."""
-    if hasattr(config, "workerinput"):  # a worker of pytest-xdist, whose own arguments name all paths
-        config.option.tier = config.workerinput["tier"]
+    chosen = config.option
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist, which has parsed the arguments alone
+        chosen.tier, chosen.loadgroup = config.workerinput["tier"], config.workerinput["loadgroup"]
         return
-    named, chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS, config.option
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
     chosen.tier = chosen.tier or (ALL if named else BRIEF)
     alone = named or chosen.collectonly or chosen.usepdb
     if (
