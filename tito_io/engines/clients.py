@@ -31,25 +31,21 @@ class Clients:
     """
 
     make: Callable[[], httpx2.AsyncClient]
-    _running: list[tuple[httpx2.AsyncClient, list[None]]] = attrs.field(factory=list, init=False)
-    """Each client, and one item for each request that it has now."""
+    _requests: dict[httpx2.AsyncClient, int] = attrs.field(factory=dict, init=False)
+    """How many requests each client has now."""
 
     @contextmanager
     def one(self) -> Iterator[httpx2.AsyncClient]:
         """Return a client for one request, until the end of its answer."""
-        free = (pair for pair in self._running if len(pair[1]) < AT_ONCE)
-        client, requests = next(free, None) or self._another()
-        requests.append(None)
+        free = (client for client, requests in self._requests.items() if requests < AT_ONCE)
+        client = next(free, None) or self.make()
+        self._requests[client] = self._requests.get(client, 0) + 1
         try:
             yield client
         finally:
-            requests.pop()
-
-    def _another(self) -> tuple[httpx2.AsyncClient, list[None]]:
-        self._running.append((self.make(), []))
-        return self._running[-1]
+            self._requests[client] -= 1
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for client, _ in self._running:
+        for client in self._requests:
             await client.aclose()

@@ -97,7 +97,7 @@ class TurnTaker:
 
     Attributes:
         sampler: How turns are sampled: the engine, the policy with the differences that are ignored, and what
-            renders messages and images where the model's folder is known. Agents may send new tools forever.
+            renders messages and images where the model's folder is known.
         model: The model's name; "" where the engine could not be asked yet.
         noise: Removes client noise from prompts.
         guard: Reads spelled special tokens as text, where the model's folder is known.
@@ -135,7 +135,7 @@ class TurnTaker:
         self.model = self.model or await served_model(self.engine)
         return self.model
 
-    def turn_engine(self, media: NamedMedia = NO_MEDIA, on_place: Callable[[], object] = bool) -> TurnEngine:
+    def turn_engine(self, media: NamedMedia, on_place: Callable[[], object]) -> TurnEngine:
         """Return the engine for one turn, whose prompt shows `media`.
 
         `on_place` is called when the turn has its place.
@@ -201,21 +201,17 @@ class TurnTaker:
         rendering = self.rendering(prompt.tools, args.template_args)
         known_media = KnownMedia(urls=dict(engine.media.urls))
         sampler = attrs.evolve(self.sampler, engine=engine, known_media=known_media)
-        asked = SampleRequest(
-            messages=prompt.messages,
-            rendering=rendering,
-            # A session's id is a key to it: routers, and their logs, get a digest.
-            sampling=attrs.evolve(args.sampling, conversation=digest_name(session.name)),
-            watch=watch,
-        )
+        # A session's id is a key to it: routers, and their logs, get a digest.
+        sampling = attrs.evolve(args.sampling, conversation=digest_name(session.name))
+        asked = partial(SampleRequest, rendering=rendering, sampling=sampling, watch=watch)
         if request.continue_final_message:
-            sampled = await continue_turn(sampler, session, asked)
+            sampled = await continue_turn(sampler, session, asked(messages=prompt.messages))
             forgiven, answered = tuple[str, ...](), None
         else:
             matched = self.matched(session, prompt, args, rendering.key)
             known = await self.certificates.of(rendering)
-            asked = attrs.evolve(asked, messages=matched.messages)
-            sampled = CompletedTurn.of(await sampler.turn_after(steps, asked, known))
+            turn = await sampler.turn_after(steps, asked(messages=matched.messages), known)
+            sampled = CompletedTurn.of(turn)
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
         self._check_text(session, sampled.turn.reply, args.sampling.stop)
