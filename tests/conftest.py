@@ -58,9 +58,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other tiers."""
-    chosen = [item for item in items if runs(item, config.option.tier)]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if not runs(item, config.option.tier)])
+    chosen, others = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (chosen if runs(item, config.option.tier) else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
         items[:] = chosen
 
 

@@ -91,9 +91,8 @@ def choose(config: pytest.Config) -> None:
     named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
     chosen.tier = chosen.tier or (ALL if named else BRIEF)
     alone = named or chosen.collectonly or chosen.usepdb
-    if (
-        not alone and getattr(chosen, "numprocesses", 0) is None
-    ):  # pytest-xdist is there, and `-n` was not given
+    # It is None where pytest-xdist is there, and `-n` was not given.
+    if not alone and getattr(chosen, "numprocesses", 0) is None:
         # The tests that are left out of a brief run wait for processes and sockets a third of their time.
         cores, brief = os.cpu_count() or 1, chosen.tier == BRIEF
         chosen.numprocesses = cores if brief else cores * 3 // 2

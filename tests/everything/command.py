@@ -13,6 +13,7 @@ import click
 import pytest
 
 from benchmarks.command import interruptible
+from tests.environment import run
 from tests.everything.result import Result, counted, keep, page, read
 from tests.everything.subject import Subject, subjects
 from tests.faults.fault import ROOT
@@ -37,13 +38,6 @@ def tried(subject: Subject, seconds: float) -> Result:
             ran = done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
             error = "" if ran else f"pytest ended with {done.returncode}"
         passed, failed, skipped = (0, (), {}) if error else counted(report, subject.variables)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607  # whichever git there is
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     return Result(
         name=subject.name,
         versions=subject.versions,
@@ -51,7 +45,7 @@ def tried(subject: Subject, seconds: float) -> Result:
         failed=failed,
         skipped=skipped,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        commit=commit.stdout.strip(),
+        commit=run("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD").strip(),
         error=error,
     )
 
@@ -60,7 +54,9 @@ def _chosen(names: tuple[str, ...]) -> list[Subject]:
     known = subjects()
     for name in names:
         if not any(name in one.name.split() for one in known):
-            raise click.BadParameter(f"{name!r} is none of {', '.join(one.name for one in known)}")
+            raise click.BadParameter(
+                f"{name!r} is unknown: give words of {', '.join(one.name for one in known)}"
+            )
     return [one for one in known if not names or any(name in one.name.split() for name in names)]
 
 

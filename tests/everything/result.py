@@ -42,9 +42,8 @@ class Result:
         """The row of the table."""
         reasons = "; ".join(f"{count}: {why}" for why, count in sorted(self.skipped.items()))
         failed = f"{len(self.failed)}: {', '.join(self.failed[:3])}" if self.failed else "0"
-        what = self.error or f"{self.passed} | {failed} | {reasons}"
-        cells = f"{what} | | " if self.error else what
-        return f"| {self.name} | {self.versions} | {cells} | {self.date} | {self.commit} |"
+        counts = (self.error, "", "") if self.error else (str(self.passed), failed, reasons)
+        return f"| {' | '.join((self.name, self.versions, *counts, self.date, self.commit))} |"
 
 
 def folder() -> Path:

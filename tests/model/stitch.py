@@ -93,18 +93,16 @@ def after(  # noqa: PLR0913  # as above
         joined += [join(step, tail, Policy(), stops, truncated=True, counted=counted) for tail in said]
     # A turn that ends inside of its close, as its words show: cut there, or with a stop that is not known.
     if truncated or not set(list(step.ids)[-1:]) & set(stops):
-        inside = [
-            join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
-            for tail in found
-            for size in shown(step, tail, tokenizer)
-        ]
+        ends = [(tail, size) for tail in found for size in shown(step, tail, tokenizer)]
         # Of a turn that may be cut, or that has other ids than the template writes, the same ids may be text.
         sure = truncated is False and any(
             tokenizer.encode(tokenizer.decode([*tail.last, *tail.ids[:size]]))[-1:] == list(step.ids)[-1:]
-            for tail in found
-            for size in shown(step, tail, tokenizer)
+            for tail, size in ends
         )
-        joined = [one for one in joined if not sure or (isinstance(one, Answer) and one.written)] + inside
+        joined = [one for one in joined if not sure or (isinstance(one, Answer) and one.written)] + [
+            join(step, tail, policy, stops, truncated=truncated, counted=counted, shown=size)
+            for tail, size in ends
+        ]
     answers = [one for one in joined if isinstance(one, Answer)]
     for one in answers:
         one.new = messages[len(step.messages) :]
