@@ -49,8 +49,15 @@ FAULTS = (
     TURNS(
         "cases that another conversation learned meanwhile are lost",
         "client/certificates.py",
-        "profile if self.profile is None else self.profile.then(*profile.cases)",
-        "profile",
+        "self.profile = profile if known is None else known.then(*new)",
+        "self.profile = profile",
+        suites=("tests/io/client/test_certificates.py",),
+    ),
+    TURNS(
+        "conversations that meet an unknown case at once each certify it",
+        "client/certificates.py",
+        "case is None or self.knows(case) else",
+        "case is None or case else",
         suites=("tests/io/client/test_certificates.py",),
     ),
     TURNS(

@@ -11,13 +11,15 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from tito_core import Message, Rendered, TemplateRefused
+from tito_core import Located, Message, Rendered, TemplateRefused
 from tito_core.questions import words_of
+from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.profile import Profile
+from tito_io.engines.one_asks import one_asks
 from tito_io.engines.protocol import Rendering
 
 from .driver import AsyncTokenizeFn
@@ -31,6 +33,10 @@ WORDS = 40
 SYSTEM: Message = {"role": "system", "content": "Answer in one line."}
 ASKED: Message = {"role": "user", "content": "How many?"}
 ANSWERED: Message = {"role": "assistant", "content": "Seven."}
+
+
+T = TypeVar("T")
+CaseName = tuple[TurnKind, tuple[str, ...]]
 
 
 @attrs.define
@@ -51,11 +57,29 @@ class KnownRendering:
 
     def learn(self, profile: Profile) -> None:
         """Add the cases of a `profile` to those that other conversations may have added meanwhile."""
-        if profile is self.profile:
+        known = self.profile
+        new = [case for case in profile.cases if not self.knows((case.kind, case.shape))]
+        if known is not None and not new:
             return
-        self.profile = profile if self.profile is None else self.profile.then(*profile.cases)
+        self.profile = profile if known is None else known.then(*new)
         if self.store is not None:
             self.store(self.profile)
+
+    def knows(self, case: CaseName) -> bool:
+        """Return whether a case was certified or refused before."""
+        return self.profile is not None and self.profile.case(*case) is not None
+
+    async def continued(self, located: Located, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what `ask` returns; it certifies the case of a turn that is not known.
+
+        Many conversations begin at once with the same tools: the others wait, and then know the case.
+        """
+        case = case_of(located.turn, located.environment)
+        return await (ask() if case is None or self.knows(case) else self._certified(case, ask))
+
+    @one_asks
+    async def _certified(self, _: CaseName, ask: Callable[[], Awaitable[T]]) -> T:
+        return await ask()
 
 
 @attrs.define

@@ -10,6 +10,7 @@ import attrs
 
 from tito_core import (
     InputError,
+    Located,
     Message,
     Messages,
     Policy,
@@ -261,21 +262,28 @@ class TurnSampler:
         new = located.messages.media - located.match.step.messages.media
         if new > MOST_PLACED:
             return _too_many(new)
-        try:
-            growing = GrowingProfile(await self.profile(rendering, known))
-        except TemplateRefused as refused:  # a template that does not even close a turn
-            return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
-        render = self.render(rendering, known)
-        stitched = await answer(continue_questions(located, growing.suffix, profile=growing), render)
-        known.learn(growing.profile)
+        stitched = await known.continued(located, partial(self._continue, located, rendering, known))
         due = self.check_every > 0 and len(steps) % self.check_every == 0
         if not due or isinstance(stitched, Refusal):
             return stitched
-        same = await answer(recheck_questions(stitched, prompt), render)
+        same = await answer(recheck_questions(stitched, prompt), self.render(rendering, known))
         self.checked_turns += same is not None
         self.differing_turns += same is False
         if same is False:
             return Refusal(Reason.UNPROVEN_TAIL, "the whole conversation's render ends otherwise")
+        return stitched
+
+    async def _continue(
+        self, located: Located, rendering: Rendering, known: KnownRendering
+    ) -> Stitched | Refusal:
+        """Return the ids of a prompt that continues a step, or why they are not known; `known` grows."""
+        try:
+            growing = GrowingProfile(await self.profile(rendering, known))
+        except TemplateRefused as refused:  # a template that does not even close a turn
+            return Refusal(Reason.TEMPLATE_REFUSED, f"{refused!s:.200}")
+        asking = continue_questions(located, growing.suffix, profile=growing)
+        stitched = await answer(asking, self.render(rendering, known))
+        known.learn(growing.profile)
         return stitched
 
     async def profile(self, rendering: Rendering, known: KnownRendering) -> Profile:
