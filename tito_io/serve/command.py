@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -17,7 +18,6 @@ from tito_core.normalization.receipts import CHOICES
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.cli.policy import odd_stop, policy_of, truncated
-from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
@@ -71,6 +71,40 @@ WIRES = {
     "later": "fields only where asked for",
     "older": "meta_info in every answer, errors as Miles has them",
 }
+LIMIT_OPTIONS = (
+    ("--max-body", "body_bytes", "Longest request body; a longer one gets status 413."),
+    ("--max-containers", "containers", "Most lists and objects in a request body; more get status 429."),
+    ("--max-scalars", "scalars", "Most keys and values in a request body; more get status 429."),
+    (
+        "--max-messages",
+        "messages",
+        "Most messages in a request, one of several parts counted as so many; more get status 429.",
+    ),
+    ("--max-turns", "turns", "Most assistant messages in one prompt; more get status 429."),
+    ("--max-nodes", "nodes", "Most turns of a session, all branches together; more get status 429."),
+    ("--max-tokens", "tokens", "Most ids of a session, shared ids counted once; more get status 429."),
+    ("--max-images", "images", "Most images in one prompt; more get status 429."),
+    (
+        "--max-media",
+        "media_bytes",
+        "Most bytes of images of a session, each image counted once; more get status 429.",
+    ),
+    ("--max-sessions", "sessions", "Most sessions in the store; more get status 429."),
+    (
+        "--max-connections",
+        "connections",
+        "Most connections of clients at once, or as many as open files allow; more get status 503.",
+    ),
+    (
+        "--header-timeout",
+        "header_seconds",
+        "How long the headers of a request may take; then status 408.",
+    ),
+    ("--body-timeout", "body_seconds", "How long the body of a request may take; then status 408."),
+    ("--max-calls", "calls", "Most turns that are sampled at once; further turns wait."),
+    ("--max-idle", "idle_seconds", "How long an unused session is kept; then it is deleted."),
+)
+"""Options that are limits, the fields of `GatewayLimits` that they set, and what they limit."""
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +148,11 @@ class ServeOptions:
     limits: GatewayLimits
     loaded: Family | None = None
 
+    def alike(self, kind: type[attrs.AttrsInstance]) -> dict[str, Any]:
+        """Return the values of options that another class has under the same name."""
+        names = {one.name for one in attrs.fields(kind)} & {one.name for one in attrs.fields(type(self))}
+        return {name: getattr(self, name) for name in names}
+
     def unused(self, family: Family | None) -> Iterator[str]:
         """Yield an error text for each option that has no effect beside the others."""
         if self.durable and not self.store.startswith("sqlite:"):
@@ -134,14 +173,48 @@ class ServeOptions:
             )
 
 
-def _option(flag: str, default: Any, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A002  # click's name
+def _option(flag: str, default: Any, meaning: str, *name: str, **more: Any) -> Callable[[F], F]:
     """Return an option whose default `--help` shows."""
-    return click.option(flag, default=default, show_default=True, help=help, **more)
+    return click.option(flag, *name, default=default, show_default=True, help=meaning, **more)
 
 
-def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callable[[F], F]:  # noqa: A002  # likewise
-    """Return an option that is a number of at least 1."""
-    return _option(flag, default, help, type=shared.WholeRange(1), metavar=metavar)
+def _flag(flag: str, meaning: str) -> Callable[[F], F]:
+    """Return an option without a value."""
+    return click.option(flag, is_flag=True, help=meaning)
+
+
+def _choice(
+    flag: str, words: Mapping[str, str], meaning: str, *ending: str, default: str | None = None
+) -> Callable[[F], F]:
+    """Return an option that takes one of `words`; `ending` says what holds without a default."""
+    text = " ".join((meaning, shared.choices(words), *ending))
+    return _option(flag, default, text, type=click.Choice(list(words)))
+
+
+def _several(flag: str, metavar: str, meaning: str) -> Callable[[F], F]:
+    """Return an option with any number of values."""
+    text = f"{meaning} May be given more than once. Default: none."
+    return click.option(flag, multiple=True, metavar=metavar, help=text)
+
+
+def _limits(command: F) -> F:
+    """Add the `LIMIT_OPTIONS`. The name of a field says its unit; bytes are given in MiB."""
+    for flag, field, meaning in reversed(LIMIT_OPTIONS):
+        command = _limit(flag, field, meaning, getattr(LIMITS, field))(command)
+    return command
+
+
+def _limit(flag: str, field: str, meaning: str, default: float) -> Callable[[F], F]:
+    if field.endswith("_seconds"):
+        return _option(flag, default, meaning, field, type=shared.FiniteRange(0.1), metavar="SECONDS")
+    unit, metavar = (MIB, "MIB") if field.endswith("_bytes") else (1, "COUNT")
+    scaled = partial(_scaled, unit)
+    kind = shared.WholeRange(1)
+    return _option(flag, int(default) // unit, meaning, field, type=kind, metavar=metavar, callback=scaled)
+
+
+def _scaled(unit: int, _: object, __: object, value: int) -> int:
+    return value * unit
 
 
 @click.command(epilog=STATUSES, context_settings=shared.HELP_NAMES)
@@ -171,10 +244,9 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     f"Where sessions are kept. {shared.choices(STORES)}",
     metavar="memory|sqlite:PATH|redis://...",
 )
-@click.option(
+@_flag(
     "--durable",
-    is_flag=True,
-    help="Let SQLite wait for the disk at every turn, so that turns survive a power cut. Default: off; turns "
+    "Let SQLite wait for the disk at every turn, so that turns survive a power cut. Default: off; turns "
     "survive the end of the process.",
 )
 @click.option(
@@ -184,18 +256,16 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     help="File of API keys that clients must send, one per line. A session's id is a key to that session. "
     "A session belongs to the key that opened it. Default: clients need no key.",
 )
-@click.option(
+@_flag(
     "--share-keys",
-    is_flag=True,
-    help="Give all agents with the same API key one session. Default: off; agents that name a session of "
+    "Give all agents with the same API key one session. Default: off; agents that name a session of "
     "their own (Claude Code, Codex, opencode) get one each.",
 )
-@click.option(
+@_several(
     "--trusted-host",
-    multiple=True,
-    metavar="NAME",
-    help="Host name by which clients or web pages may call the gateway, beside IP addresses, localhost, "
-    "--host and the machine's name; '*' for any. May be given more than once. Default: none.",
+    "NAME",
+    "Host name by which clients or web pages may call the gateway, beside IP addresses, localhost, "
+    "--host and the machine's name; '*' for any.",
 )
 @_option(
     "--forgive",
@@ -204,52 +274,33 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     multiple=True,
     metavar="NAME",
 )
-@click.option(
-    "--strip-system",
-    multiple=True,
-    metavar="REGEX",
-    help="Regular expression; its matches are removed from system texts. May be given more than once. "
-    "Default: none.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="FIELD",
-    help="Request field that is accepted without effect, even if it would be refused. May be given more than "
-    "once. Default: none.",
-)
-@click.option(
+@_several("--strip-system", "REGEX", "Regular expression; its matches are removed from system texts.")
+@_several("--ignore", "FIELD", "Request field that is accepted without effect, even if it would be refused.")
+@_flag(
     "--strict",
-    is_flag=True,
-    help="Refuse request fields and tools that have no effect here, and history in other forms. Default: "
+    "Refuse request fields and tools that have no effect here, and history in other forms. Default: "
     "they are accepted, counted in /metrics and logged once by name.",
 )
-@click.option(
+@_choice(
     "--special-tokens",
-    type=click.Choice(list(SPECIAL_TOKENS)),
-    help="What happens where users or tools spell a special token; needs --family, or the embedded engine. "
-    f"{shared.choices(SPECIAL_TOKENS)} Default: text; where neither is given, the engine decides.",
+    SPECIAL_TOKENS,
+    "What happens where users or tools spell a special token; needs --family, or the embedded engine.",
+    "Default: text; where neither is given, the engine decides.",
 )
 @truncated
 @odd_stop
 @shared.on_abort("raise", "resume")
-@click.option(
+@_choice(
     "--on-other-text",
-    type=click.Choice(list(OTHER_TEXT)),
-    help="What happens to a turn whose text is not that of its ids; needs --family, or the embedded engine. "
-    f"{shared.choices(OTHER_TEXT)} Default: notice; where neither is given, no text is compared.",
+    OTHER_TEXT,
+    "What happens to a turn whose text is not that of its ids; needs --family, or the embedded engine.",
+    "Default: notice; where neither is given, no text is compared.",
 )
 @shared.check_every
-@_option(
-    "--wire",
-    "later",
-    f"Generation of Miles' session protocol. {shared.choices(WIRES)}",
-    type=click.Choice(list(WIRES)),
-)
-@click.option(
+@_choice("--wire", WIRES, "Generation of Miles' session protocol.", default="later")
+@_flag(
     "--one-sample",
-    is_flag=True,
-    help="Return one sample for a session, of the path to its newest turn, as version 1 of Miles' server "
+    "Return one sample for a session, of the path to its newest turn, as version 1 of Miles' server "
     "does. Default: off; one for each path.",
 )
 @_option(
@@ -260,79 +311,24 @@ def _limit(flag: str, default: int, help: str, metavar: str = "COUNT") -> Callab
     metavar="SECONDS",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log a line per turn: --log-level info. Default: off.")
-@_option(
-    "--log-level",
-    "warning",
-    f"What is logged to stderr. {shared.choices(LEVELS)}",
-    type=click.Choice(list(LEVELS)),
-)
-@click.option(
+@_choice("--log-level", LEVELS, "What is logged to stderr.", default="warning")
+@_flag(
     "--access-log",
-    is_flag=True,
-    help="Log a line per request to stderr: method, path, status, milliseconds and session, of each id the "
+    "Log a line per request to stderr: method, path, status, milliseconds and session, of each id the "
     "first 8 characters. Default: off.",
 )
-@click.option(
+@_flag(
     "--fetch-images",
-    is_flag=True,
-    help="Fetch images that clients name by address, from public addresses alone, each once a session. "
+    "Fetch images that clients name by address, from public addresses alone, each once a session. "
     "Default: off; such images go by messages, and the engine decides.",
 )
-@_option(
+@_choice(
     "--spans",
-    "off",
-    "OpenTelemetry spans, sent as its environment variables such as OTEL_EXPORTER_OTLP_ENDPOINT say. "
-    f"{shared.choices(SPANS)}",
-    type=click.Choice(list(SPANS)),
+    SPANS,
+    "OpenTelemetry spans, sent as its environment variables such as OTEL_EXPORTER_OTLP_ENDPOINT say.",
+    default="off",
 )
-@_limit("--max-body", LIMITS.body_bytes // MIB, "Longest request body; a longer one gets status 413.", "MIB")
-@_limit(
-    "--max-containers", LIMITS.containers, "Most lists and objects in a request body; more get status 429."
-)
-@_limit("--max-scalars", LIMITS.scalars, "Most keys and values in a request body; more get status 429.")
-@_limit(
-    "--max-messages",
-    LIMITS.messages,
-    "Most messages in a request, one of several parts counted as so many; more get status 429.",
-)
-@_limit("--max-turns", LIMITS.turns, "Most assistant messages in one prompt; more get status 429.")
-@_limit("--max-nodes", LIMITS.nodes, "Most turns of a session, all branches together; more get status 429.")
-@_limit("--max-tokens", LIMITS.tokens, "Most ids of a session, shared ids counted once; more get status 429.")
-@_limit("--max-images", LIMITS.images, "Most images in one prompt; more get status 429.")
-@_limit(
-    "--max-media",
-    LIMITS.media_bytes // MIB,
-    "Most bytes of images of a session, each image counted once; more get status 429.",
-    "MIB",
-)
-@_limit("--max-sessions", LIMITS.sessions, "Most sessions in the store; more get status 429.")
-@_limit(
-    "--max-connections",
-    LIMITS.connections,
-    "Most connections of clients at once, or as many as open files allow; more get status 503.",
-)
-@_option(
-    "--header-timeout",
-    LIMITS.header_seconds,
-    "How long the headers of a request may take; then status 408.",
-    type=shared.FiniteRange(0.1),
-    metavar="SECONDS",
-)
-@_option(
-    "--body-timeout",
-    LIMITS.body_seconds,
-    "How long the body of a request may take; then status 408.",
-    type=shared.FiniteRange(0.1),
-    metavar="SECONDS",
-)
-@_limit("--max-calls", LIMITS.calls, "Most turns that are sampled at once; further turns wait.")
-@_option(
-    "--max-idle",
-    LIMITS.idle_seconds,
-    "How long an unused session is kept; then it is deleted.",
-    type=shared.FiniteRange(0.1),
-    metavar="SECONDS",
-)
+@_limits
 def serve(**given: Any) -> None:
     """Serve token-exact rollouts to agents that send messages.
 
@@ -340,23 +336,7 @@ def serve(**given: Any) -> None:
     http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and the same without /v1 for Anthropic's and
     Google's. The gateway's URL is the first line on stdout.
     """
-    limits = GatewayLimits(
-        body_bytes=given.pop("max_body") * MIB,
-        containers=given.pop("max_containers"),
-        scalars=given.pop("max_scalars"),
-        messages=given.pop("max_messages"),
-        turns=given.pop("max_turns"),
-        nodes=given.pop("max_nodes"),
-        tokens=given.pop("max_tokens"),
-        images=given.pop("max_images"),
-        media_bytes=given.pop("max_media") * MIB,
-        sessions=given.pop("max_sessions"),
-        idle_seconds=given.pop("max_idle"),
-        calls=given.pop("max_calls"),
-        connections=given.pop("max_connections"),
-        header_seconds=given.pop("header_timeout"),
-        body_seconds=given.pop("body_timeout"),
-    )
+    limits = GatewayLimits(**{field: given.pop(field) for _, field, _ in LIMIT_OPTIONS})
     try:
         settings = taken_settings(given)
         sys.exit(_run(settings, ServeOptions(limits=limits, **given)))
@@ -438,34 +418,21 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     family = _family(options)
     for text in options.unused(family):
         raise InputError(text)
-    address = EngineOptions(
-        base_url=options.base_url,
-        model=options.model,
-        api_key=options.api_key,
-        family=family if options.family or options.loaded else None,
-        vocab_size=options.vocab_size,
-        seed=options.seed,
-        timeout=options.timeout,
-    )
-    engine = make_engine(options.engine, address)
+    named = family if options.family or options.loaded else None
+    engine = make_engine(options.engine, EngineOptions(**{**options.alike(EngineOptions), "family": named}))
+    different = {
+        "forgive": parse_rules(options.forgive),
+        "keys": _keys(options.keys),
+        "on_other_text": options.on_other_text or "notice",
+        "ignore": frozenset(options.ignore),
+        "spans": _spans(options.spans),
+    }
     choices = GatewayOptions(
-        limits=options.limits,
-        forgive=parse_rules(options.forgive),
-        strip_system=options.strip_system,
         policy=policy_of(truncated=options.truncated, odd_stop=options.odd_stop),
         guarded=options.special_tokens != "keep",
-        on_abort=as_on_abort(options.on_abort),
-        on_other_text=options.on_other_text or "notice",
-        check_every=options.check_every,
-        keys=_keys(options.keys),
-        share_keys=options.share_keys,
         trusted_hosts=options.trusted_host,
-        ignore=frozenset(options.ignore),
-        strict=options.strict,
-        one_sample=options.one_sample,
         later_wire=options.wire == "later",
-        fetch_images=options.fetch_images,
-        spans=_spans(options.spans),
+        **{**options.alike(GatewayOptions), **different},
     )
     # The engine may be waited for, and the store may be in use: what is misspelt is said before.
     NoiseFilter(strip_system=options.strip_system)
@@ -477,9 +444,8 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     except StoreError:
         await store.aclose()
         raise
-    backend = None
-    if options.base_url is not None:
-        backend = Backend.to(options.base_url, api_key=options.api_key)
+    url = options.base_url
+    backend = None if url is None else Backend.to(url, api_key=options.api_key)
     return build_gateway(engine, store, model=model, family=family, options=choices, backend=backend)
 
 
