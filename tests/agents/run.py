@@ -22,7 +22,7 @@ from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
 from tito_io.serve.sessions import Sessions
-from tito_io.serve.store import open_store
+from tito_io.serve.stores import open_store
 
 from .engine import ScriptedEngine, scripted, served
 from .loopback import Exchange, Recorder, listening

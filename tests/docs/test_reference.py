@@ -18,7 +18,7 @@ from tito_io.engines.registry import embedded
 from tito_io.serve.app import app
 from tito_io.serve.client_noise import DEFAULT, NoiseRule, option_name
 from tito_io.serve.gateway import build_gateway
-from tito_io.serve.store import open_store
+from tito_io.serve.stores import open_store
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 ROOMS = (

@@ -39,7 +39,7 @@ from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM
 from tito_io.families.family import Family
 from tito_io.serve.gateway import build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 

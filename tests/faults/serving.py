@@ -73,7 +73,7 @@ FAULTS = (
     ),
     SERVING(
         "a wrong address of a store is printed with its password",
-        "serve/store.py",
+        "serve/stores.py",
         'named = f" not {kind}" if kind.isalpha() else ""',
         'named = f" not {address}"',
         (f"{ROOM}/test_stores.py", "-k", "password"),

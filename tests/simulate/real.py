@@ -36,7 +36,8 @@ from tito_io.embedded import MODEL, app
 from tito_io.embedded.engine import EmbeddedEngine
 from tito_io.samples.read import StoredConversation, conversations
 from tito_io.serve.redis import RedisStore
-from tito_io.serve.store import Store, open_store
+from tito_io.serve.store import Store
+from tito_io.serve.stores import open_store
 
 PATIENCE_SECONDS = 300.0
 """How long agents may take, on a machine that has much else to do."""

@@ -28,7 +28,8 @@ from tito_io.llamacpp_server.settings import ServerSettings
 from .bounds import ConnectionBounds, raise_open_files
 from .client_noise import NoiseFilter, NoiseRule, option_name, parse_rules
 from .refusals import MIB, GatewayLimits
-from .store import StoreError, open_store
+from .store import StoreError
+from .stores import open_store
 
 if TYPE_CHECKING:
     from .gateway import Gateway

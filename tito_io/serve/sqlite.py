@@ -149,8 +149,7 @@ class SqliteStore:
         owner = _lock_file(file.with_name(f"{file.name}.lock"))
         try:
             _create(file)
-            db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            _prepared(db, durable=durable)
+            db = connected(file, durable=durable)
         except (sqlite3.Error, OSError) as error:
             owner.close()
             raise InputError(f"--store sqlite:{file}: {error}; name another file") from error
@@ -371,7 +370,9 @@ def _lock_file(path: Path) -> sqlite3.Connection:
     return owner
 
 
-def _prepared(db: sqlite3.Connection, *, durable: bool) -> None:
+def connected(path: str | Path, *, durable: bool = False) -> sqlite3.Connection:
+    """Return a connection to a database of this version; raises `sqlite3.Error` for another one."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     db.execute("PRAGMA wal_autocheckpoint = 0")  # `_save` does it, in a thread
@@ -381,3 +382,4 @@ def _prepared(db: sqlite3.Connection, *, durable: bool) -> None:
         raise sqlite3.DatabaseError(f"it has version {version}, and this gateway reads {VERSION}")
     db.executescript(SCHEMA)
     db.execute(f"PRAGMA user_version = {VERSION}")
+    return db

@@ -1,4 +1,4 @@
-"""Stores of sessions: their protocol, the one in memory, and the choice by address.
+"""What stores of sessions have in common: their protocol, their errors, and what they return.
 
 A stored session is a head and one row per committed turn. Only the session's owner writes, and one gateway
 owns it at a time. Each change of owner raises the session's epoch, and a write names the epoch that its
@@ -8,14 +8,12 @@ writer owns. A late owner's write therefore fails and changes nothing.
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
-from tito_core import InputError, TitoError
-from tito_io.extras import install
+from tito_core import TitoError
 
 
 class StoreError(TitoError):
@@ -158,153 +156,3 @@ def first_epoch() -> int:
     A write that is meant for a deleted session of the same name then fails like any late owner's write.
     """
     return secrets.randbits(40)
-
-
-@attrs.define
-class _MemorySession:
-    head: bytes
-    touched: float
-    epoch: int = attrs.field(factory=first_epoch)
-    rows: dict[int, bytes] = attrs.field(factory=dict)
-    unreceived: set[int] = attrs.field(factory=set)
-    media: dict[str, bytes] = attrs.field(factory=dict)
-
-
-@attrs.define
-class MemoryStore:
-    """Sessions in a dict, which end with the process: for tests, and for rollouts that collect at once.
-
-    Attributes:
-        clock: Returns the time in seconds; for `sweep`.
-    """
-
-    shared: bool = attrs.field(default=False, init=False)
-    clock: Callable[[], float] = time.monotonic
-    _sessions: dict[str, _MemorySession] = attrs.field(factory=dict, init=False)
-    _secret: bytes = attrs.field(default=b"", init=False)
-
-    async def check(self) -> None:
-        """Do nothing: memory always answers."""
-
-    async def secret(self, proposed: bytes) -> bytes:
-        """Return the secret."""
-        self._secret = self._secret or proposed
-        return self._secret
-
-    async def head(self, name: str) -> bytes | None:
-        """Return a session's head."""
-        session = self._sessions.get(name)
-        return None if session is None else session.head
-
-    async def create(self, name: str, head: bytes) -> bool:
-        """Add a new session; False where the name is taken."""
-        if name in self._sessions:
-            return False
-        self._sessions[name] = _MemorySession(head, self.clock())
-        return True
-
-    async def claim(self, name: str, *, anew: bool = False) -> Claim:  # noqa: ARG002  # each claim is
-        """Own a session."""
-        session = self._session(name)
-        session.epoch, session.touched = session.epoch + 1, self.clock()
-        return Claim(session.epoch, session.epoch - 1)
-
-    async def release(self, name: str, epoch: int) -> None:
-        """Do nothing: an owner of this store never blocks another."""
-
-    async def load(self, name: str) -> StoredSession:
-        """Return a session."""
-        session = self._session(name)
-        sizes = {digest: len(data) for digest, data in session.media.items()}
-        rows = dict(sorted(session.rows.items()))
-        return StoredSession(session.head, rows, frozenset(session.unreceived), sizes)
-
-    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
-        """Add a row."""
-        session = self._session(name, epoch)
-        if after is not None and after not in session.rows:
-            raise LostError
-        if place in session.rows:
-            raise FencedError(f"the session has a row {place} already: another gateway wrote it")
-        session.rows[place], session.touched = row, self.clock()
-        session.unreceived.add(place)
-
-    async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
-        """Add media."""
-        session = self._session(name, epoch)
-        session.media = {**media, **session.media}
-
-    async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
-        """Return media."""
-        stored = self._session(name).media
-        return {digest: stored[digest] for digest in digests if digest in stored}
-
-    async def received(self, name: str, places: Sequence[int]) -> None:
-        """Note that a client has rows."""
-        if name in self._sessions:
-            self._sessions[name].unreceived.difference_update(places)
-
-    async def take_back(self, name: str, epoch: int, place: int) -> None:
-        """Delete a row."""
-        session = self._session(name, epoch)
-        session.rows.pop(place, None)
-        session.unreceived.discard(place)
-
-    async def delete(self, name: str) -> bool:
-        """Delete a session."""
-        return self._sessions.pop(name, None) is not None
-
-    async def count(self) -> int:
-        """Return the number of sessions."""
-        return len(self._sessions)
-
-    async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
-        """Delete sessions that were idle for long."""
-        now = self.clock()
-        for name in used:
-            if name in self._sessions:
-                self._sessions[name].touched = now
-        old = [name for name, session in self._sessions.items() if session.touched < now - idle_seconds]
-        for name in old:
-            del self._sessions[name]
-        return len(old)
-
-    async def aclose(self) -> None:
-        """Delete everything."""
-        self._sessions.clear()
-
-    def _session(self, name: str, epoch: int | None = None) -> _MemorySession:
-        if name not in self._sessions:
-            raise GoneError
-        session = self._sessions[name]
-        if epoch not in (None, session.epoch):
-            raise FencedError
-        return session
-
-
-def open_store(address: str, *, idle_seconds: float, durable: bool) -> Store:
-    """Return the store at an address: `memory`, `sqlite:PATH` or a `redis://` URL.
-
-    Args:
-        address: What `--store` says.
-        idle_seconds: How long Redis keeps an unused session.
-        durable: Whether SQLite waits for the disk.
-
-    >>> open_store("memory", idle_seconds=60, durable=False).shared
-    False
-    """
-    kind, _, rest = address.partition(":")
-    if address == "memory":
-        return MemoryStore()
-    if kind == "sqlite" and rest:
-        from .sqlite import SqliteStore  # noqa: PLC0415  # it imports this module
-
-        return SqliteStore.open(rest, durable=durable)
-    if kind not in ("redis", "rediss", "unix"):
-        named = f" not {kind}" if kind.isalpha() else ""  # the rest may hold a password
-        raise InputError(f"--store: give memory, sqlite:PATH or redis://HOST:PORT,{named}")
-    try:
-        from .redis import RedisStore  # noqa: PLC0415  # an extra, which a single gateway does not need
-    except ImportError:
-        raise InputError(f"--store redis:// needs the redis client: {install('redis')}") from None
-    return RedisStore.to(address, life_seconds=idle_seconds)

@@ -14,7 +14,7 @@ from tito_io.engines.protocol import (
     SampleRequest,
 )
 from tito_io.serve.gateway import build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 PROMPT = [{"role": "user", "content": "be"}]

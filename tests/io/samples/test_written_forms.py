@@ -28,7 +28,7 @@ from tito_io.samples.forms import FORMS
 from tito_io.samples.read import StoredConversation
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 WRITTEN = [("tito", False), ("atif", False), ("atif", True), ("harbor", False)]
 

@@ -30,7 +30,8 @@ from tito_io.engines.protocol import (
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.store import MemoryStore, Store
+from tito_io.serve.store import Store
+from tito_io.serve.stores import MemoryStore
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
 

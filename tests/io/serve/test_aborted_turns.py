@@ -12,7 +12,7 @@ from tests.io.serve.gateway import client, opened
 from tito_core.samples import make_rows
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 ASKED = [{"role": "user", "content": "be"}]

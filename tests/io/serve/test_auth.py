@@ -16,7 +16,7 @@ from tito_io.serve import auth as names
 from tito_io.serve.auth import HEADER, ApiKeys, RequestedSession, derived_id, new_id
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import ENDED, GatewayLimits, RequestRefused, body_too_long, limit_reached
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 KEYS = GatewayOptions(keys=("first-key", "second-key"))
@@ -316,7 +316,7 @@ async def test_a_session_that_was_opened_without_keys_is_for_every_key() -> None
 def copied(store: MemoryStore) -> MemoryStore:
     """Return a store with the sessions of another one, as one that was not closed has them."""
     other = MemoryStore()
-    other._sessions, other._secret = dict(store._sessions), store._secret
+    store._db.backup(other._db)
     return other
 
 
@@ -403,7 +403,7 @@ async def test_the_id_of_a_named_session_is_computed_with_a_secret_of_the_store(
         gateway = scripted_gateway(Scripted(), copied(stores[place]))
         async with client(gateway) as http:
             found[place].add(await turn_of(http, {}))
-            stores[place]._secret = gateway.sessions._secret
+            await stores[place].secret(gateway.sessions._secret)
     assert [len(names) for names in found] == [1, 1]
     assert not found[0] & found[1]
 

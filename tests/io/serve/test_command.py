@@ -34,7 +34,8 @@ from tito_io.serve.command import serve
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import MIB, GatewayLimits
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import MemoryStore, StoreError
+from tito_io.serve.store import StoreError
+from tito_io.serve.stores import MemoryStore
 from tito_io.serve.text_check import OnOtherText
 
 

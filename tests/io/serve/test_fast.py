@@ -19,7 +19,7 @@ from tito_io.engines.vllm import VLLM
 from tito_io.families.family import Family
 from tito_io.families.fast import fast_tokenizer
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 SWITCHED = KEEPING.replace(
     "<|turn|>assistant\n{% endif %}",

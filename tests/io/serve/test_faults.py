@@ -30,7 +30,7 @@ from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"

@@ -11,7 +11,7 @@ from tests.io.engines.lmdeploy.lmdeploy_server import served as lmdeploy
 from tests.io.engines.scripted import END, MODEL, Script
 from tests.io.serve.gateway import client, opened
 from tito_io.serve.gateway import build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

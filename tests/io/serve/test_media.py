@@ -35,7 +35,8 @@ from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import MediumBytes, addresses_in, named_media, restored
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused, error_reply
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import MemoryStore, Store
+from tito_io.serve.store import Store
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as uvicorn's
 TEMPLATE = (

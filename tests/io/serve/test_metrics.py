@@ -28,7 +28,7 @@ from tito_io.serve import metrics
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")
 

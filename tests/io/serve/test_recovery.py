@@ -29,7 +29,8 @@ from tests.io.serve.redis_server import redis_process, wanted
 from tito_io.engines.protocol import Reply
 from tito_io.serve.gateway import Gateway
 from tito_io.serve.recovery import retry_key
-from tito_io.serve.store import GoneError, MemoryStore, StoreError
+from tito_io.serve.store import GoneError, StoreError
+from tito_io.serve.stores import MemoryStore
 from tito_io.serve.turn_handler import ClientConnection
 
 pytestmark = pytest.mark.anyio
@@ -189,7 +190,7 @@ class Dropping(MemoryStore):
 def kept_of(store: MemoryStore) -> MemoryStore:
     """Return a store as the next gateway finds it."""
     kept = MemoryStore()
-    kept._sessions, kept._secret = dict(store._sessions), store._secret
+    store._db.backup(kept._db)
     return kept
 
 
@@ -509,9 +510,7 @@ async def test_a_response_that_was_stored_in_part_is_sampled_anew() -> None:
     """Its end cannot have been sent, and half an answer is none."""
     body = {**BODY, "n": 3}
     store, name = await left(body)
-    session = store._sessions[name]
-    del session.rows[2]
-    session.unreceived.discard(2)
+    await store.take_back(name, (await store.claim(name)).epoch, 2)
     engine, gateway = restarted(store)
     async with client(gateway) as http:
         answer = await chat(http, name, **body)

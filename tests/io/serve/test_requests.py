@@ -32,7 +32,8 @@ from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.store import StoreError
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -634,7 +635,8 @@ async def test_all_parts_are_closed_at_the_end() -> None:
         assert await gateway.sessions.store.count() == 1
     assert sorted(closed) == ["backend", "fetcher", "spans"]
     assert engine.name == "closed"
-    assert await gateway.sessions.store.count() == 0
+    with pytest.raises(StoreError, match="closed"):
+        await gateway.sessions.store.count()
 
 
 async def test_sessions_are_maintained_while_it_is_served() -> None:

@@ -20,7 +20,7 @@ from tests.io.serve.gateway import (
     user,
 )
 from tito_core.samples import make_rows
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"

@@ -31,7 +31,8 @@ from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import LostError, MemoryStore
+from tito_io.serve.store import LostError
+from tito_io.serve.stores import MemoryStore
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | st.text(max_size=4),

@@ -14,7 +14,8 @@ from tito_io.serve.media import MediumBytes, NamedMedia
 from tito_io.serve.records import session_metadata
 from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
 from tito_io.serve.session import Session
-from tito_io.serve.store import MemoryStore, StoreError
+from tito_io.serve.store import StoreError
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

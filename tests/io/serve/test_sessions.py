@@ -32,15 +32,8 @@ from tito_io.serve.refusals import GatewayLimits, RequestRefused
 from tito_io.serve.session import SessionHead
 from tito_io.serve.sessions import PATIENCE_SECONDS, RENEW_SECONDS, Sessions
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import (
-    BusyError,
-    Claim,
-    FencedError,
-    MemoryStore,
-    StoredSession,
-    StoreError,
-    open_store,
-)
+from tito_io.serve.store import BusyError, Claim, FencedError, StoredSession, StoreError
+from tito_io.serve.stores import MemoryStore, open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
@@ -477,10 +470,10 @@ async def test_a_turn_whose_parent_the_store_lost_under_it_is_refused_and_the_se
             group.start_soon(asked)
             while not engine.running:  # noqa: ASYNC110  # nobody tells
                 await anyio.sleep(0.001)
-            store._sessions[name].rows.clear()
+            store._db.execute("DELETE FROM turns")
             engine.held.set()
         assert (found[0].status_code, found[0].json()["error"]["code"]) == (503, "LostError")
-        assert store._sessions[name].rows == {}
+        assert (await store.load(name)).rows == {}
         await chat(http, name, messages)
         assert engine.asked[-1][0] == "messages"
         assert len((await http.get(f"/sessions/{name}")).json()["records"]) == 1
@@ -630,7 +623,7 @@ async def test_a_store_that_lost_its_secret_gets_it_back(known: bool) -> None:
     store = MemoryStore()
     sessions = Sessions(store, GatewayLimits(), Metrics())
     secret = await sessions.secret() if known else b"another gateway's"
-    store._secret = b""
+    store._db.execute("DELETE FROM secrets")
     with anyio.move_on_after(0.02):
         await sessions.maintain()
     assert await store.secret(b"another gateway's") == secret

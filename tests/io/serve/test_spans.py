@@ -45,7 +45,7 @@ from tito_io.engines.protocol import OverlongError
 from tito_io.serve.app import app
 from tito_io.serve.gateway import GatewayOptions, build_gateway
 from tito_io.serve.spans import MODEL_LENGTH, TurnSpans
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -18,7 +18,7 @@ from tito_io.engines.protocol import InvalidReplyError, Reply, Usage
 from tito_io.engines.replies.spelling import OTHER_TEXT, Spelling
 from tito_io.engines.vllm import CHAT, COMPLETIONS, VLLM
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 from tito_io.serve.text_check import OnOtherText, TextCheck, least_ids
 
 pytestmark = pytest.mark.anyio

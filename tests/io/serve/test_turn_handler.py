@@ -28,7 +28,8 @@ from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
-from tito_io.serve.store import FencedError, MemoryStore, StoreError
+from tito_io.serve.store import FencedError, StoreError
+from tito_io.serve.stores import MemoryStore
 from tito_io.serve.turn_handler import UNSENT, ClientConnection
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import Reply
 from tito_io.serve.gateway import build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

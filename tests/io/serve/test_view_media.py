@@ -30,7 +30,7 @@ from tito_io.serve.media import MediumBytes
 from tito_io.serve.path_tokens import PathTokens, changed_prompt_ids
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 PLACEHOLDER = 7
