@@ -143,44 +143,31 @@ def _brief_tool(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
 class CertifyingRender:
     """A tokenize function with another one for certificates (see `tito_core.Question.put`).
 
-    Attributes:
-        full: Renders messages with all tools.
-        certifying: Renders them for certificates.
-    """
-
-    full: AsyncTokenizeFn
-    certifying: BriefRender
-
-    @property
-    def template_words(self) -> tuple[str, ...]:
-        """The words that the template looks for in messages, as far as `full` knows them."""
-        return words_of(self.full)
-
-    @property
-    def rendered(self) -> Callable[..., Awaitable[Rendered]] | None:
-        """The method of `full` that returns the text, too; None if it has none."""
-        return getattr(self.full, "rendered", None)
-
-    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        """Return the ids of messages."""
-        return await self.full(messages, add_generation_prompt=add_generation_prompt)
-
-
-@attrs.frozen(eq=False)
-class BriefRender:
-    """Renders with the tools' names and few words, once this was seen to change nothing but the opening.
+    That one renders with the tools' names and few words, once this was seen to change only the opening.
 
     Attributes:
         full: Renders messages with all tools.
         brief: Renders them with the tools' names and few words of each.
         tools: The tools.
         known: What is known of the rendering.
+        certifies: Whether this one is for certificates.
     """
 
     full: AsyncTokenizeFn
     brief: AsyncTokenizeFn
     tools: Sequence[Mapping[str, Any]]
     known: KnownRendering
+    certifies: bool = False
+
+    @property
+    def certifying(self) -> CertifyingRender:
+        """The one for certificates."""
+        return attrs.evolve(self, certifies=True)
+
+    @property
+    def template_words(self) -> tuple[str, ...]:
+        """The words that the template looks for in messages, as far as `full` knows them."""
+        return words_of(self.full)
 
     @property
     def rendered(self) -> Callable[..., Awaitable[Rendered]] | None:
@@ -197,6 +184,8 @@ class BriefRender:
         return found
 
     async def _chosen(self) -> AsyncTokenizeFn:
+        if not self.certifies:
+            return self.full
         if self.known.apart is None:
             self.known.apart = await tools_apart(self.full, self.brief, self.tools)
         return self.brief if self.known.apart else self.full

@@ -209,45 +209,45 @@ def _taken(given: dict[str, Any], name: str, checked: Callable[[str, Any], Any])
     return checked(name, given.pop(name)) if name in given else None
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a number", name)
+def _demand(fits: bool, name: str, value: Any, instead: str) -> None:
+    """Raise `SamplingError` for a value that does not fit, with what to give instead."""
+    if not fits:
+        raise SamplingError(f"sampling: {name} is {value!r:.60}; give {instead}", name)
+
+
+def _number(name: str, value: Any) -> Any:
+    _demand(isinstance(value, int | float) and not isinstance(value, bool), name, value, "a number")
     return value
 
 
 def _whole(name: str, value: Any) -> int:
-    if type(value) is not int:
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a whole number", name)
-    return value
+    _demand(type(value) is int, name, value, "a whole number")
+    return int(value)
 
 
 def _count(name: str, value: Any) -> int:
-    if _whole(name, value) < 1:
-        raise SamplingError(f"sampling: {name} is {value}; give at least 1", name)
+    _demand(_whole(name, value) >= 1, name, value, "at least 1")
     return int(value)
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     """Return stop strings; a single one may come without a list."""
     texts = (value,) if isinstance(value, str) else value
-    if not isinstance(texts, Sequence) or isinstance(texts, bytes):
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a string or a list of them", name)
-    if not all(isinstance(text, str) and text for text in texts):
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give strings that are not empty", name)
+    _demand(_is_list(texts), name, value, "a string or a list of them")
+    full = all(isinstance(text, str) and text for text in texts)
+    _demand(full, name, value, "strings that are not empty")
     return tuple(texts)
 
 
 def _ids(name: str, value: Any) -> tuple[int, ...]:
-    return tuple(_whole(name, one) for one in _listed(name, value))
+    _demand(_is_list(value), name, value, "a list")
+    return tuple(_whole(name, one) for one in value)
 
 
-def _listed(name: str, value: Any) -> Sequence[Any]:
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give a list", name)
-    return value
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give an object", name)
-    return value
+    _demand(isinstance(value, Mapping), name, value, "an object")
+    return dict(value)

@@ -41,7 +41,7 @@ from tito_io.engines.speculation import noted
 from tito_io.engines.turn_groups import TurnGroups
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
-from .certificates import BriefRender, CertifyingRender, KnownRendering
+from .certificates import CertifyingRender, KnownRendering
 from .driver import AsyncTokenizeFn, RenderedBy, answer
 from .media import (
     DETAIL_IGNORED,
@@ -239,7 +239,7 @@ class TurnSampler:
         full = self._rendered(rendering)
         if known.brief is None:
             return full
-        return CertifyingRender(full, BriefRender(full, self._rendered(known.brief), rendering.tools, known))
+        return CertifyingRender(full, self._rendered(known.brief), rendering.tools, known)
 
     def _rendered(self, rendering: Rendering) -> AsyncTokenizeFn:
         if self.renderer is not None:

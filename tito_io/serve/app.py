@@ -80,14 +80,7 @@ def app(gateway: Gateway) -> Starlette:
             finally:
                 group.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await gateway.sessions.store.aclose()
-                    await gateway.turns.engine.aclose()
-                    if gateway.turns.fetcher is not None:
-                        await gateway.turns.fetcher.aclose()
-                    if gateway.backend is not None:
-                        await gateway.backend.aclose()
-                    if gateway.options.spans is not None:
-                        await gateway.options.spans.aclose()
+                    await gateway.aclose()
 
     async def unrouted(request: Request, _: Exception) -> Response:
         """Answer a request for an unknown path, or for one that takes other methods."""
@@ -152,7 +145,7 @@ def _routes(gateway: Gateway) -> list[Route]:
         of_clients += [
             ("GET", f"{at}/v1/models", _models),
             ("GET", f"{at}/v1/models/{{path:path}}", _model),
-            ("POST", f"{at}/v1/messages/count_tokens", _count_anthropic),
+            ("POST", f"{at}/v1/messages/count_tokens", partial(_count, dialect=Anthropic(*reading))),
         ]
         for version in GOOGLE_VERSIONS:
             model = f"{at}/{version}/models/{{model:path}}"
@@ -394,10 +387,6 @@ async def _card(gateway: Gateway, request: Request) -> dict[str, Any]:
     length = (await gateway.turns.engine.limits()).max_model_len
     card = {"id": await gateway.turns.model_name(), "object": "model", "created": 0, "owned_by": "tito"}
     return {**card, "max_model_len": length}
-
-
-async def _count_anthropic(gateway: Gateway, request: Request) -> Response:
-    return await _count(gateway, request, Anthropic(gateway.options.ignore, gateway.options.strict))
 
 
 async def _count_google(gateway: Gateway, request: Request) -> Response:

@@ -227,6 +227,13 @@ class Gateway:
         self.metrics.declined.labels(str(reply.status), reply.kind).inc()
         return {**reply.headers, **({"x-should-retry": "false"} if reply.final else {})}
 
+    async def aclose(self) -> None:
+        """Close all parts."""
+        parts = (self.sessions.store, self.turns.engine, self.turns.fetcher, self.backend, self.options.spans)
+        for part in parts:
+            if part is not None:
+                await part.aclose()
+
 
 def build_gateway(
     engine: Engine,

@@ -39,6 +39,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -66,88 +67,73 @@ class Metrics:
     def __init__(self) -> None:
         """Begin at zero."""
         self.registry = CollectorRegistry()
-        self.turns = self._counter("turns", "Turns that were sampled", "route", "dialect")
-        self.refusals = self._counter(
-            "refusals", "Turns whose prompt was sent as messages although the session had a step", "reason"
+        counter = partial(Counter, namespace="tito", registry=self.registry)
+        gauge = partial(Gauge, namespace="tito", registry=self.registry)
+        seconds = partial(Histogram, namespace="tito", registry=self.registry, buckets=BUCKETS)
+        self.turns = counter("turns", "Turns that were sampled", ["route", "dialect"])
+        self.refusals = counter(
+            "refusals", "Turns whose prompt was sent as messages although the session had a step", ["reason"]
         )
-        self.constrained_turns = self._counter(
-            "constrained_turns",
-            "Turns that were sampled under a constraint, by each of its kinds",
-            "kind",
+        self.constrained_turns = counter(
+            "constrained_turns", "Turns that were sampled under a constraint, by each of its kinds", ["kind"]
         )
-        self.notices = self._counter(
+        self.notices = counter(
             "notices",
             "Turns with a notice, such as media-left-out, or other-text: text and ids differ",
-            "name",
+            ["name"],
         )
-        self.committed = self._counter("committed", "Turns that were committed")
-        self.unreceived = self._counter("unreceived", "Turns that were sampled but that no client received")
-        self.uncommitted = self._counter(
+        self.committed = counter("committed", "Turns that were committed")
+        self.unreceived = counter("unreceived", "Turns that were sampled but that no client received")
+        self.uncommitted = counter(
             "uncommitted", "Turns that were answered, but not committed: their session was deleted meanwhile"
         )
-        self.recovered = self._counter(
+        self.recovered = counter(
             "recovered", "Stored turns that were handed out again, to a request that was repeated"
         )
-        self.declined = self._counter(
-            "declined", "Requests that were answered with an error", "status", "kind"
+        self.declined = counter("declined", "Requests that were answered with an error", ["status", "kind"])
+        self.ignored = counter(
+            "ignored", "Requests with a field or a tool that was accepted without effect", ["dialect", "name"]
         )
-        self.ignored = self._counter(
-            "ignored",
-            "Requests with a field or a tool that was accepted without effect",
-            "dialect",
-            "name",
+        self.forgiven = counter(
+            "forgiven", "Differences between prompts and stored history that were ignored", ["name"]
         )
-        self.forgiven = self._counter(
-            "forgiven", "Differences between prompts and stored history that were ignored", "name"
-        )
-        self.spelled_specials = self._counter(
+        self.spelled_specials = counter(
             "spelled_specials", "Special tokens spelled out by users or tools, and read as text"
         )
-        self.prompt_ids = self._counter(
-            "prompt_ids", "Prompt ids; source is reused (an earlier turn had them) or new", "source"
+        self.prompt_ids = counter(
+            "prompt_ids", "Prompt ids; source is reused (an earlier turn had them) or new", ["source"]
         )
-        self.sampled_ids = self._counter("sampled_ids", "Completion ids")
-        self.expected_ids = self._counter(
+        self.sampled_ids = counter("sampled_ids", "Completion ids")
+        self.expected_ids = counter(
             "expected_ids", "Reused prompt ids of turns whose engine reports its prefix cache"
         )
-        self.cached_ids = self._counter(
+        self.cached_ids = counter(
             "cached_ids", "Of tito_expected_ids_total, the ids that the engine had cached"
         )
-        self.worker_expected_ids = self._counter(
-            "worker_expected_ids", "The same of turns whose worker a router names", "worker"
+        self.worker_expected_ids = counter(
+            "worker_expected_ids", "The same of turns whose worker a router names", ["worker"]
         )
-        self.worker_cached_ids = self._counter(
-            "worker_cached_ids", "Of those, the ids that the worker had cached", "worker"
+        self.worker_cached_ids = counter(
+            "worker_cached_ids", "Of those, the ids that the worker had cached", ["worker"]
         )
         self._workers: set[str] = set()
-        self.drift_ids = self._counter(
+        self.drift_ids = counter(
             "drift_ids", "Prompt ids that a fresh rendering would change, counted when a page shows them"
         )
-        self.fast_tokenizer = self._gauge(
+        self.fast_tokenizer = gauge(
             "fast_tokenizer", "1 while fastokens encodes in place of tokenizers, 0 otherwise"
         )
-        self.fast_differences = self._counter(
+        self.fast_differences = counter(
             "fast_differences", "Texts of which fastokens gave other ids; the first one ends its use"
         )
-        self.sessions = self._gauge("sessions", "Sessions in the store, as far as this gateway knows")
-        self.sessions_loaded = self._gauge("sessions_loaded", "Sessions in memory")
-        self.turns_waiting = self._gauge("turns_waiting", "Turns that wait for a free place at the engine")
-        self.turns_running = self._gauge("turns_running", "Turns that wait or are sampled now")
-        self.turn_wait_seconds = self._seconds(
-            "turn_wait_seconds",
-            "Histogram of seconds until a turn, first or later, has its place",
-            "turn",
+        self.sessions = gauge("sessions", "Sessions in the store, as far as this gateway knows")
+        self.sessions_loaded = gauge("sessions_loaded", "Sessions in memory")
+        self.turns_waiting = gauge("turns_waiting", "Turns that wait for a free place at the engine")
+        self.turns_running = gauge("turns_running", "Turns that wait or are sampled now")
+        self.turn_wait_seconds = seconds(
+            "turn_wait_seconds", "Histogram of seconds until a turn, first or later, has its place", ["turn"]
         )
-        self.turn_seconds = self._seconds("turn_seconds", "Histogram of seconds from request to whole reply")
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"tito_{name}", meaning, labels, registry=self.registry)
-
-    def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(f"tito_{name}", meaning, registry=self.registry)
-
-    def _seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
-        return Histogram(f"tito_{name}", meaning, labels, buckets=BUCKETS, registry=self.registry)
+        self.turn_seconds = seconds("turn_seconds", "Histogram of seconds from request to whole reply")
 
     def count_wait(self, *, later: bool, begun: float) -> None:
         """Count the seconds since `begun`, in which a session's first turn, or a later one, waited."""

@@ -15,8 +15,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import attrs
-import orjson
 from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tito_core import InputError
@@ -109,21 +109,18 @@ class OriginCheck:
         try:
             self.trusted.check(headers.get("host", ""), headers.get("origin"))
         except RequestRefused as error:
-            await self._refuse(scope, send, error)
+            await self._refuse(scope, receive, send, error)
         else:
             await self.app(scope, receive, send)
 
-    async def _refuse(self, scope: Scope, send: Send, error: RequestRefused) -> None:
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: RequestRefused) -> None:
         added = self.gateway.count_error(error)
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
         # In the form that browsers' pages, OpenAI's and Anthropic's clients all find a text in.
-        body = orjson.dumps({"error": {"message": str(error), "type": error.kind}})
-        named = {"content-type": "application/json", "content-length": str(len(body)), **added}
-        raw = [(name.encode(), value.encode()) for name, value in named.items()]
-        await send({"type": "http.response.start", "status": error.status, "headers": raw})
-        await send({"type": "http.response.body", "body": body})
+        body = {"error": {"message": str(error), "type": error.kind}}
+        await JSONResponse(body, error.status, added)(scope, receive, send)
 
 
 def _refused(status: HTTPStatus, text: str) -> RequestRefused:

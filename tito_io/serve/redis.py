@@ -196,19 +196,12 @@ class RedisStore:
 
     async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
         """Add a row."""
-        before = "" if after is None else after
-        keys = [_key(name, part) for part in ("head", "rows", "media")]
-        result = await self._script(PUT, keys, epoch, place, self._life(), row, before)
-        if result in FAILURES:
-            raise FAILURES[result]
+        await self._write(PUT, name, epoch, place, self._life(), row, "" if after is None else after)
 
     async def put_media(self, name: str, epoch: int, media: Mapping[str, bytes]) -> None:
         """Add media, each in a request of its own: together they may be longer than a server takes."""
         for digest, data in media.items():
-            keys = [_key(name, part) for part in ("head", "rows", "media")]
-            result = await self._script(PUT_MEDIA, keys, epoch, self._life(), digest, data)
-            if result in FAILURES:
-                raise FAILURES[result]
+            await self._write(PUT_MEDIA, name, epoch, self._life(), digest, data)
 
     async def media(self, name: str, digests: Collection[str]) -> dict[str, bytes]:
         """Return media."""
@@ -252,6 +245,11 @@ class RedisStore:
     def _life(self) -> int:
         """Return how long the server keeps a session that is claimed now: at least as long as it is owned."""
         return _millis(max(self.life_seconds, self.lease_seconds))
+
+    async def _write(self, script: str, name: str, *values: Any) -> None:
+        result = await self._script(script, [_key(name, part) for part in ("head", "rows", "media")], *values)
+        if result in FAILURES:
+            raise FAILURES[result]
 
     async def _script(self, script: str, keys: list[str], *values: Any) -> Any:
         return await self._answer(self.client.eval(script, len(keys), *keys, *values))

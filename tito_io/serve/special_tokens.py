@@ -12,7 +12,6 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,7 @@ import attrs
 from tokenizers import Tokenizer
 
 from tito_core import InputError, Message, Rendered
-from tito_io.client.driver import rendered
+from tito_io.client.driver import InThread
 from tito_io.engines.protocol import Rendering
 from tito_io.families.family import Bound, Family
 
@@ -45,7 +44,7 @@ class SpecialTokenGuard:
     known: Mapping[str, str]
     ids: Mapping[int, tuple[int, ...]]
     pattern: re.Pattern[str]
-    _templates: dict[str, GuardedTemplate] = attrs.field(factory=dict, init=False, repr=False)
+    _templates: dict[str, InThread] = attrs.field(factory=dict, init=False, repr=False)
     """Templates by the keys of their renderings."""
 
     @classmethod
@@ -72,14 +71,15 @@ class SpecialTokenGuard:
         """Return how many special tokens users and tools spell."""
         return sum(self._hide(message)[1] for message in messages)
 
-    def tokenize_fn(self, rendering: Rendering) -> GuardedTemplate:
+    def tokenize_fn(self, rendering: Rendering) -> InThread:
         """Return what renders messages with tools and template arguments."""
         known = self._templates.get(rendering.key)
         if known is None:
             while len(self._templates) >= KEPT:
                 del self._templates[next(iter(self._templates))]
             bound = self.family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
-            known = self._templates[rendering.key] = GuardedTemplate(self, bound)
+            guarded = GuardedBound(bound.family, bound.template, bound.variables, guard=self)
+            known = self._templates[rendering.key] = InThread(guarded)
         return known
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
@@ -140,40 +140,25 @@ class FoundText:
     beside: bool
 
 
-@attrs.frozen
-class GuardedTemplate:
-    """A guarded folder's template with tools and arguments, for asynchronous code.
+@attrs.frozen(eq=False)
+class GuardedBound(Bound):
+    """A guarded folder's template with tools and arguments.
 
     Attributes:
         guard: The guard.
-        bound: The template with tools and arguments.
     """
 
-    guard: SpecialTokenGuard
-    bound: Bound
+    guard: SpecialTokenGuard = attrs.field(kw_only=True)
 
-    @property
-    def template_words(self) -> tuple[str, ...]:
-        """The words that the template looks for in messages; see `tito_core.TokenizeFn`."""
-        return self.bound.template_words
-
-    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        found = await self.rendered(messages, None, add_generation_prompt=add_generation_prompt, ids=True)
-        return found.ids
+        hidden = self.guard.hidden(messages)
+        return self.guard.shown(super().__call__(hidden, add_generation_prompt=add_generation_prompt))
 
-    async def rendered(
-        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
-    ) -> Rendered:
+    def rendered(self, messages: Sequence[Message], since: str | None, **options: bool) -> Rendered:
         """Return the text with stand-ins, and its ids as `tito_core.Renderer` does."""
-        speaking = add_generation_prompt
-        of = partial(self.bound.rendered, since=since, add_generation_prompt=speaking, ids=ids)
-
-        def render() -> Rendered:
-            found = of(self.guard.hidden(messages))
-            return Rendered(found.text, self.guard.shown(found.ids))
-
-        return await rendered(messages, render)
+        found = super().rendered(self.guard.hidden(messages), since, **options)
+        return Rendered(found.text, self.guard.shown(found.ids))
 
 
 def special_texts(tokenizer: Tokenizer) -> list[str]:
