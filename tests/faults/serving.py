@@ -141,7 +141,7 @@ FAULTS = (
     ),
     HANDLER(
         "a retry samples a turn that is stored",
-        right="turn = await recover(turns, session, request, prompt, self.stamp)",
+        right="turn = await recover(turns, session, asked)",
         wrong="turn = None",
         suites=(f"{ROOM}/test_recovery.py", "-k", "not kill"),
     ),
@@ -242,8 +242,8 @@ FAULTS = (
     SERVING(
         "several turns that continue a message are all the first of them",
         "serve/resume.py",
-        "_step(step, ids, ledger, one) for one in (reply, *reply.siblings)",
-        "_step(step, ids, ledger, reply) for one in (reply, *reply.siblings)",
+        "_step(step, prompt, one) for one in (reply, *reply.siblings)",
+        "_step(step, prompt, reply) for one in (reply, *reply.siblings)",
         (f"{ROOM}/test_turns.py",),
     ),
     TURN(

@@ -46,6 +46,7 @@ from .driver import AsyncTokenizeFn, RenderedBy, answer
 from .media import (
     DETAIL_IGNORED,
     KnownMedia,
+    P,
     PlaceholderRender,
     as_placeholders,
     renders_placeholders,
@@ -162,6 +163,26 @@ class TurnSampler:
         kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
         return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal)
 
+    async def after(
+        self, prompt: P, messages: Sequence[Message], request: SampleRequest
+    ) -> tuple[P, Reply] | Refusal:
+        """Sample a turn after the ids of a prompt, with its images, which are in `messages`, beside them.
+
+        Return the prompt as the engine saw it, and the reply; a refusal, and nothing was sampled, if the
+        engine takes no images beside ids.
+
+        Raises:
+            InvalidReplyError: The engine saw another prompt; `partial` holds its reply.
+        """
+        if not prompt.media:
+            return prompt, await self._reply(request.after(prompt.ids))
+        beside = self.known_media.beside(prompt, messages)
+        sampled = await sampled_with_media(self._sampler, prompt, beside, request)
+        if isinstance(sampled, Refusal):
+            return sampled
+        seen, reply = sampled
+        return seen, await self._checked(reply, request.sampling)
+
     async def _reply(self, request: SampleRequest) -> Reply:
         return await self._checked(await self._sampler.sample(request), request.sampling)
 
@@ -205,12 +226,10 @@ class TurnSampler:
         if isinstance(found, Refusal):
             return found
         self.known_media.learn(new)
-        beside = self.known_media.beside(found, prompt)
-        sampled = await sampled_with_media(self._sampler, found, beside, request)
+        sampled = await self.after(found, prompt, request)
         if isinstance(sampled, Refusal):
             return sampled
         seen, reply = sampled
-        reply = await self._checked(reply, request.sampling)
         if ignored:
             reply = attrs.evolve(reply, notices=(*reply.notices, DETAIL_IGNORED))
         if isinstance(seen, Stitched):

@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import attrs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tito_io.cli.errors import visible
+from tito_io.engines.protocol import Reply
 
 from .auth import IDENTIFIER
-
-if TYPE_CHECKING:  # it logs, too
-    from .turns import UnreceivedTurn
+from .commit import TurnOrigin
 
 LOG = logging.getLogger("tito.serve")
 ACCESS = logging.getLogger("tito.access")
@@ -124,9 +123,9 @@ class AccessLog:
             )
 
 
-def log_turn(session: str, turn: UnreceivedTurn, end: str, begun: float) -> None:
+def log_turn(session: str, origin: TurnOrigin, reply: Reply, end: str, begun: float) -> None:
     """Log a turn: how its prompt was sent and why, its ids, and the milliseconds since `begun`."""
-    origin, usage, prompt = turn.commits[0].origin, turn.reply.usage, len(turn.reply.prompt_ids)
+    prompt = len(reply.prompt_ids)
     LOG.info(
         "session %s: turn %s, %s%s, prompt ids: %d (%d new, %s cached), sampled ids: %d, %.0f ms, "
         "forgiven: %s, engine's request: %s, worker: %s",
@@ -137,7 +136,7 @@ def log_turn(session: str, turn: UnreceivedTurn, end: str, begun: float) -> None
         prompt,
         prompt - origin.expected,
         "?" if origin.cached is None else origin.cached,
-        usage.completion_tokens,
+        reply.usage.completion_tokens,
         (time.perf_counter() - begun) * 1e3,
         ", ".join(origin.forgiven) or "-",
         origin.engine_request or "-",

@@ -20,8 +20,6 @@ import attrs
 from starlette.datastructures import Headers
 
 from tito_core import Ids, Message, Step
-from tito_io.client.sampling import parse_sampling
-from tito_io.dialects.protocol import ParsedRequest
 from tito_io.engines.protocol import Reply
 
 from .commit import Commit
@@ -30,7 +28,7 @@ from .records import stored_reply
 from .resume import last_steps, new_part, without_stop
 from .session import Session
 from .store import StoreError
-from .turns import RequestStamp, TurnTaker, UnreceivedTurn, own_fields
+from .turns import AskedTurn, TurnTaker, UnreceivedTurn, own_fields
 
 RETRY_KEY = "idempotency-key"
 """As in the IETF's draft `draft-ietf-httpapi-idempotency-key-header`; OpenAI's and Anthropic's libraries send
@@ -43,52 +41,44 @@ def retry_key(headers: Headers) -> str | None:
     return None if given is None else hashlib.sha256(given.encode()).hexdigest()[:32]
 
 
-async def recover(
-    turns: TurnTaker,
-    session: Session,
-    request: ParsedRequest,
-    prompt: SessionPrompt,
-    stamp: RequestStamp,
-) -> UnreceivedTurn | None:
+async def recover(turns: TurnTaker, session: Session, asked: AskedTurn) -> UnreceivedTurn | None:
     """Return the stored turn that answers a request which is repeated; None for any other request.
 
     Args:
         turns: What would sample the turn.
         session: The session.
-        request: The client's request.
-        prompt: Its conversation.
-        stamp: What the request is known by.
+        asked: The client's request.
 
     Raises:
         StoreError: A write failed since the request entered the session; its repetition reads the store.
     """
-    candidates = list(_candidates(session, stamp.retry_key))
+    candidates = list(_candidates(session, asked.stamp.retry_key))
     if not candidates:
         return None
     if session.must_reload:  # it waited for a request whose turn was taken back, perhaps
         raise StoreError(
             "a write to this session failed, so that its turns are unknown: send the request again"
         )
-    args, fields = parse_sampling(request.sampling), own_fields(request.body)
-    key = turns.rendering(prompt.tools, args.template_args).key
-    if request.continue_final_message:
+    prompt, key = asked.prompt, asked.rendering.key
+    if asked.request.continue_final_message:
         # All of them: another turn with the same words may have come since the request was first made.
         lasts = last_steps(session.trajectory, prompt.messages, key, turns.sampler.policy.forgive)
-        asked = [_Asked.continuing(prompt, step) for step in lasts]
+        histories = [_History.continuing(prompt, step) for step in lasts]
     else:
-        matched = turns.matched(session, prompt, args, key)
-        asked = [_Asked(prompt, list(matched.messages), forgiven=matched.forgiven)]
+        matched = turns.matched(session, asked)
+        histories = [_History(prompt, list(matched.messages), forgiven=matched.forgiven)]
+    known = (key, asked.stamp.dialect, own_fields(asked.request.body))
     for commit in candidates:
         origin, step = commit.origin, commit.step
-        same = step.key == key and origin.dialect == stamp.dialect and origin.request == fields
-        found = next((one for one in asked if same and one.is_of(step)), None)
+        same = (step.key, origin.dialect, origin.request) == known
+        found = next((one for one in histories if same and one.is_of(step)), None)
         if found is not None:
-            return await _handed_out(session, commit, args.sampling.n, found)
+            return await _handed_out(session, commit, asked.args.sampling.n, found)
     return None
 
 
 @attrs.frozen
-class _Asked:
+class _History:
     """What a request asks to be continued.
 
     Attributes:
@@ -106,9 +96,9 @@ class _Asked:
     forgiven: tuple[str, ...] = ()
 
     @classmethod
-    def continuing(cls, prompt: SessionPrompt, step: Step) -> _Asked:
+    def continuing(cls, prompt: SessionPrompt, step: Step) -> _History:
         """Return what is asked of a prompt whose last message is a step's."""
-        return cls(prompt, list(step.prompt), without_stop(step)[0], before=step.completion[0])
+        return cls(prompt, list(step.prompt), without_stop(step).ids, before=step.completion[0])
 
     def is_of(self, step: Step) -> bool:
         """Return whether a step is a turn that was asked for with these words."""
@@ -127,14 +117,14 @@ def _candidates(session: Session, retry_key: str | None) -> Iterator[Commit]:
             yield commit
 
 
-async def _handed_out(session: Session, commit: Commit, count: int, asked: _Asked) -> UnreceivedTurn | None:
+async def _handed_out(session: Session, commit: Commit, count: int, past: _History) -> UnreceivedTurn | None:
     """Return the turns of a response; undo them where the gateway ended before it had stored all of them."""
     commits = tuple(one for one in session.commits.values() if one.response == commit.response)
     if len(commits) != count:
         await session.take_back(commits)
         return None
     session.unreceived -= _reserved(commits)
-    reply, answered = _reply(commits, asked.before), asked.answered(commit)
+    reply, answered = _reply(commits, past.before), past.answered(commit)
     return UnreceivedTurn(reply=reply, commits=commits, prompt=answered, stored=True)
 
 

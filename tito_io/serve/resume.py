@@ -7,24 +7,17 @@ text and the new text together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import attrs
-
-from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Step, Trajectory
+from tito_core import Forgiveness, Ids, Message, Origin, Refusal, Step, Trajectory
 from tito_core.locate import matches
-from tito_core.media.expansion import collapse
+from tito_core.media.first_prompt import FirstPrompt
 from tito_core.normalization.compare import same
 from tito_io.client.token_client import CompletedTurn
-from tito_io.client.turn import ClientTurn, Route, reply_message
+from tito_io.client.turn import ClientTurn, Route, completion_of
 from tito_io.client.turn_sampler import TurnSampler
-from tito_io.engines.aborted_turns import AbortedTurns
-from tito_io.engines.protocol import (
-    InvalidReplyError,
-    PromptMedium,
-    Reply,
-    SampleRequest,
-)
+from tito_io.engines.protocol import Reply, SampleRequest
 
 from .refusals import RequestRefused
 from .session import Session
@@ -32,6 +25,14 @@ from .session import Session
 OPTION = "continue_final_message"
 REASONING = ("reasoning", "reasoning_content")
 """The names that engines have for reasoning."""
+NOTHING_ADDED: Mapping[str, Any] = {
+    "added": (),
+    "inserted_close": (),
+    "generation_prompt": 0,
+    "replaced_stop": None,
+    "kept_stop": None,
+}
+"""What stands between a turn and what it goes on with."""
 
 
 async def continue_turn(sampler: TurnSampler, session: Session, asked: SampleRequest) -> CompletedTurn:
@@ -47,32 +48,16 @@ async def continue_turn(sampler: TurnSampler, session: Session, asked: SampleReq
     stopped = (one.step for one in session.commits.values() if isinstance(one.origin.stop_reason, str))
     if any(step.ids == one.ids for one in stopped):
         raise _refused("the last message ended at a stop string, which its ids hold and its text does not")
-    ids, ledger = without_stop(step)
     if asked.sampling.constraint is not None:
         raise _refused("a turn that is continued cannot be constrained")
-    reply = await _sampled(sampler, step, ids, asked)
-    sampled = tuple(_step(step, ids, ledger, one) for one in (reply, *reply.siblings))
-    return CompletedTurn(ClientTurn(Route.TITO, sampled[0], reply, None, None), sampled)
-
-
-async def _sampled(sampler: TurnSampler, step: Step, ids: Ids, asked: SampleRequest) -> Reply:
-    """Sample what follows the ids of a step; with images, which the engine has to see as it saw them before.
-
-    Raises `InvalidReplyError` where it does not.
-    """
-    engine = AbortedTurns(sampler.engine, sampler.on_abort)
-    if not step.messages.multimodal:
-        return await engine.sample(asked.after(ids))
     if len(step.media) != step.messages.media:
         raise _refused("the last message follows images that went by messages")
-    sent, places = collapse(ids, step.media)
-    media = [PromptMedium(place=one, url=sampler.known_media.url(one.identity)) for one in places]
-    reply = await engine.sample(attrs.evolve(asked.after(sent), media=media))
-    if ids != reply.prompt_ids:
-        error = InvalidReplyError(f"{engine.name}: the engine saw other images than before")
-        error.partial = reply
-        raise error
-    return reply
+    sampled = await sampler.after(without_stop(step), step.messages, asked)
+    if isinstance(sampled, Refusal):
+        raise _refused(sampled.detail)
+    prompt, reply = sampled
+    steps = tuple(_step(step, prompt, one) for one in (reply, *reply.siblings))
+    return CompletedTurn(ClientTurn(Route.TITO, steps[0], reply, None, None), steps)
 
 
 def last_step(steps: Trajectory, asked: SampleRequest, forgive: frozenset[Forgiveness]) -> Step:
@@ -99,28 +84,20 @@ def _refused(why: str, instead: str = "leave it out") -> RequestRefused:
     return RequestRefused(400, "InputError", f"{OPTION}: {why}; {instead}", parameter=OPTION)
 
 
-def without_stop(step: Step) -> tuple[Ids, Ledger]:
-    """Return a step's ids without its stop token, and their ledger."""
-    if step.stop is None:
-        return step.ids, step.ledger
-    sampled = step.completion_ids.tolist()[:-1]
-    return step.prompt_ids.then(Ids.of(sampled).packed().part), step.prompt_ledger.then(
-        (Origin.SAMPLED, len(sampled))
-    )
+def without_stop(step: Step) -> FirstPrompt:
+    """Return what goes on after a step: its prompt and its sampled ids, without its stop token."""
+    ids, ledger = step.ids, step.ledger
+    if step.stop is not None:
+        sampled = step.completion_ids.tolist()[:-1]
+        ids = step.prompt_ids.then(Ids.of(sampled).packed().part)
+        ledger = step.prompt_ledger.then((Origin.SAMPLED, len(sampled)))
+    return FirstPrompt(messages=step.prompt, ids=ids, ledger=ledger, media=step.media, **NOTHING_ADDED)
 
 
-def _step(before: Step, ids: Ids, ledger: Ledger, reply: Reply) -> Step:
-    return Step(
-        prompt=before.prompt,
-        completion=[_joined(before.completion[0], reply_message(reply))],
-        prompt_ids=ids,
-        completion_ids=reply.completion_ids,
-        logprobs=reply.logprobs,
-        truncated=reply.truncated,
-        key=before.key,
-        prompt_ledger=ledger,
-        media=before.media,
-    )
+def _step(before: Step, prompt: FirstPrompt, reply: Reply) -> Step:
+    completion = completion_of(reply)
+    completion["completion"] = [_joined(before.completion[0], *completion["completion"])]
+    return prompt.then(**completion, key=before.key)
 
 
 def _joined(before: Message, after: Message) -> Message:

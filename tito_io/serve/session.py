@@ -181,7 +181,9 @@ class Session:
             self.addresses = {where: one for where, one in self.addresses.items() if one not in lost}
             raise LostError("an image")  # the next request with its bytes or address puts it back
         # A thread: base64 of megabytes takes long.
-        return await anyio.to_thread.run_sync(_urls, stored)
+        return await anyio.to_thread.run_sync(
+            lambda: {digest: MediumBytes.decoded(data).url for digest, data in stored.items()}
+        )
 
     async def commit(self, turns: Sequence[Commit], media: NamedMedia = NO_MEDIA) -> tuple[Commit, ...]:
         """Store turns and show them, with the parents and places that are found here.
@@ -270,10 +272,6 @@ class Session:
             self.unreceived.discard(commit.name)
             del self.commits[commit.name], self._by_messages[id(commit.step.messages)]
             self.trajectory = Trajectory(one.step for one in self.commits.values())
-
-
-def _urls(stored: Mapping[str, bytes]) -> dict[str, str]:
-    return {digest: MediumBytes.decoded(data).url for digest, data in stored.items()}
 
 
 def _new_ids(commit: Commit, commits: Mapping[str, Commit]) -> int:

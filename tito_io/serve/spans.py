@@ -24,7 +24,7 @@ from tito_io.extras import install
 
 from .logs import short_id
 from .refusals import RequestRefused
-from .turns import UnreceivedTurn
+from .turns import RequestStamp, UnreceivedTurn
 
 MODEL_LENGTH = 128
 """Characters of a model's name, which a client chooses."""
@@ -38,9 +38,8 @@ class TurnRecord:
 
     Attributes:
         began: When the request came, in nanoseconds since 1970.
-        dialect: The API of the request.
+        stamp: What the request is known by. Of a turn that is handed out again, as it was the first time.
         session: The session's id.
-        response: The response's id.
         model: The model's name as the client gave it, or the served one's; "" while unknown.
         served: The name of the served model; "" while unknown.
         stream: Whether the answer is streamed.
@@ -50,9 +49,8 @@ class TurnRecord:
     """
 
     began: int = attrs.field(factory=time.time_ns)
-    dialect: str
+    stamp: RequestStamp
     session: str
-    response: str
     model: str = ""
     served: str = ""
     stream: bool = False
@@ -138,24 +136,21 @@ def _request(record: TurnRecord, provider_name: str) -> dict[str, Any]:
         "gen_ai.request.model": record.model[:MODEL_LENGTH],
         "gen_ai.request.stream": record.stream,
         "gen_ai.conversation.id": digest_name(record.session),
-        "gen_ai.response.id": record.response,
+        "gen_ai.response.id": record.stamp.response,
         "tito.session": short_id(record.session),
-        "tito.dialect": record.dialect,
+        "tito.dialect": record.stamp.dialect,
         "tito.received": record.received,
     }
 
 
 def _outcome(record: TurnRecord) -> Mapping[str, Any]:
     """Return the attributes of a sampled turn, and those of an error."""
-    attributes: dict[str, Any] = {}
-    if record.turn is not None:
-        attributes |= _sampled(record.turn)
-        attributes |= {"gen_ai.response.model": record.served} if record.served else {}
+    attributes = {} if record.turn is None else _sampled(record.turn)
+    if record.turn is not None and record.served:
+        attributes["gen_ai.response.model"] = record.served
     if record.failure is not None:
-        attributes |= {
-            "error.type": record.failure.kind,
-            "http.response.status_code": int(record.failure.status),
-        }
+        status = int(record.failure.status)
+        attributes |= {"error.type": record.failure.kind, "http.response.status_code": status}
     elif record.turn is None:
         attributes["error.type"] = CANCELLED
     return attributes

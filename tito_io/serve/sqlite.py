@@ -197,14 +197,6 @@ class SqliteStore:
     def _has_turns(self, name: str) -> bool:
         return bool(self._rows("SELECT 1 FROM turns WHERE name = ? LIMIT 1", name))
 
-    @_at_once
-    def _read(self, name: str) -> StoredSession:
-        return self._session(name)
-
-    @_in_thread
-    def _read_turns(self, name: str) -> StoredSession:
-        return self._session(name)
-
     def _session(self, name: str) -> StoredSession:
         head = self._head(name)
         if head is None:
@@ -213,6 +205,8 @@ class SqliteStore:
         unreceived = self._rows("SELECT place FROM unreceived WHERE name = ?", name)
         sizes = self._rows("SELECT digest, length(data) FROM media WHERE name = ?", name)
         return StoredSession(head, dict(rows), frozenset(place for (place,) in unreceived), dict(sizes))
+
+    _read, _read_turns = _at_once(_session), _in_thread(_session)
 
     @_at_once
     def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:

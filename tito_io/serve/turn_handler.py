@@ -162,7 +162,7 @@ class TurnResponse:
         body: The request's body.
         plain_errors: Whether errors have the form of the session protocol.
         begun: When the request's headers came, by a clock that only measures.
-        stamp: What the request is known by. Of a turn that is handed out again, as it was the first time.
+        connection: The client's connection.
         stream: The stream, once it has begun.
         begin: Begins the stream, once the request is known.
         record: What becomes of the request, for its span.
@@ -174,7 +174,7 @@ class TurnResponse:
     body: dict[str, Any]
     plain_errors: bool = attrs.field(kw_only=True)
     begun: float = attrs.field(kw_only=True)
-    stamp: RequestStamp = attrs.field(init=False)
+    connection: ClientConnection = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
     begin: Callable[..., Awaitable[AnswerStream]] | None = attrs.field(default=None, init=False)
     record: TurnRecord = attrs.field(init=False)
@@ -182,32 +182,34 @@ class TurnResponse:
     def __attrs_post_init__(self) -> None:
         dialect = self.dialect.name
         response = PREFIXES.get(dialect, "") + secrets.token_hex(16)
-        self.stamp = RequestStamp(
-            dialect=dialect, response=response, requested=self.gateway.clock(), begun=self.begun
-        )
-        self.record = TurnRecord(dialect=dialect, session=self.name, response=response)
+        requested = self.gateway.clock()
+        stamp = RequestStamp(dialect=dialect, response=response, requested=requested, begun=self.begun)
+        self.record = TurnRecord(stamp=stamp, session=self.name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client goes away first."""
-        self.stamp = attrs.evolve(self.stamp, retry_key=retry_key(Headers(scope=scope)))
-        connection = ClientConnection(send, scope.get("extensions", {}).get(CLOSING, bool))
+        record = self.record
+        record.stamp = attrs.evolve(record.stamp, retry_key=retry_key(Headers(scope=scope)))
+        closing = scope.get("extensions", {}).get(CLOSING, bool)
+        connection = self.connection = ClientConnection(send, closing)
         async with anyio.create_task_group() as group:
             group.start_soon(connection.listen, receive, group.cancel_scope)
             group.start_soon(connection.flush, group.cancel_scope)
             try:
                 async with self.gateway.sessions.using(self.name) as session:
-                    await self._turn(session, connection, group)
+                    await self._turn(session, group)
             except Exception as error:  # noqa: BLE001  # whatever it is, the client and the log must learn it
-                await self._fail(connection, error)
+                await self._fail(error)
             group.cancel_scope.cancel()
         spans = self.gateway.options.spans
         if spans is not None:
-            self.record.received = connection.over
-            spans.write(self.record, scope, self.gateway.turns.engine.name)
+            record.received = connection.over
+            spans.write(record, scope, self.gateway.turns.engine.name)
 
-    async def _turn(self, session: Session, connection: ClientConnection, group: TaskGroup) -> None:
+    async def _turn(self, session: Session, group: TaskGroup) -> None:
         """Sample a turn and send it."""
         body, added = self.body, AddedFields()
+        connection, record, stamp = self.connection, self.record, self.record.stamp
         if isinstance(self.dialect, Chat):
             body, added = read_chat(body, session.head, later=self.gateway.options.later_wire)
             request = self.dialect.parse(body, session.known_messages)
@@ -216,71 +218,56 @@ class TurnResponse:
         turns = self.gateway.turns
         unread = self.gateway.unread(request.body)
         self.gateway.ignored.count(self.dialect.name, (*request.ignored, *unread))
-        model = request.model or await turns.model_name()
-        self.record.model, self.record.stream = model, request.stream
-        media = await turns.media(session, request)
-        prompt = turns.prompt(session, request, media.messages)
+        record.model, record.stream = request.model or await turns.model_name(), request.stream
+        asked = await turns.read(session, request, stamp)
         waited = partial(self.gateway.metrics.count_wait, later=bool(session.commits), begun=self.begun)
-        engine = turns.turn_engine(media, waited)
-        begin = self.begin = partial(self._begin, connection, request, model, engine)
+        engine = turns.turn_engine(asked, waited)
+        begin = self.begin = partial(self._begin, request, engine)
         pinging = anyio.CancelScope()
         if request.stream:
-            group.start_soon(self._ping, connection, pinging)
+            group.start_soon(self._ping, pinging)
 
         async def watch(delta: Delta) -> None:
             stream = await begin(thinking=delta.thinking)
             await connection.more(stream.delta(delta))
 
+        watching = watch if request.stream else None
         async with self.gateway.sessions.answering(self.name, self._repeated()):
             try:
-                turn = await recover(turns, session, request, prompt, self.stamp)
+                turn = await recover(turns, session, asked)
                 if turn is None:
                     with self.gateway.metrics.turns_running.track_inprogress():
-                        turn = await turns.take(
-                            session,
-                            request,
-                            prompt,
-                            engine,
-                            stamp=self.stamp,
-                            watch=watch if request.stream else None,
-                        )
+                        turn = await turns.take(session, asked, engine, watching)
             finally:
                 pinging.cancel()
             first = turn.commits[0]
-            self.record.response = first.response
-            self.stamp = attrs.evolve(self.stamp, response=first.response, requested=first.origin.requested)
-            self.record.turn, self.record.served = turn, turns.model
-            answer = TurnAnswer.of(
-                turn.reply,
-                id=self.stamp.response,
-                created=int(self.stamp.requested),
-                model=model,
-                token_text=self.gateway.spell,
-            )
+            record.stamp = attrs.evolve(stamp, response=first.response, requested=first.origin.requested)
+            record.turn, record.served = turn, turns.model
+            answer = TurnAnswer.of(turn.reply, **self._head())
             try:
                 if request.stream:
                     end = partial(connection.last, (await begin()).finish(answer))
                 else:
                     whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
                     end = partial(connection.json, 200, whole, self._headers())
-                await self._hand_over(session, turn, connection, end)
+                await self._hand_over(session, turn, end)
             finally:
                 if turn.stored and not connection.over:
                     put_back(session, turn)
 
     def _repeated(self) -> bytes | None:
         """Return a digest of what retries of this request repeat; None where no key says which those are."""
-        key = self.stamp.retry_key
+        key = self.record.stamp.retry_key
         return None if key is None else hashlib.blake2b(dumps(self.body), key=key.encode()).digest()
 
+    def _head(self) -> dict[str, Any]:
+        """Return what a whole answer and a stream begin with."""
+        stamp, model = self.record.stamp, self.record.model
+        named = {"id": stamp.response, "created": int(stamp.requested), "model": model}
+        return {**named, "token_text": self.gateway.spell}
+
     async def _begin(
-        self,
-        connection: ClientConnection,
-        request: ParsedRequest,
-        model: str,
-        engine: TurnEngine,
-        *,
-        thinking: bool = False,
+        self, request: ParsedRequest, engine: TurnEngine, *, thinking: bool = False
     ) -> AnswerStream:
         """Return the stream. It begins with the first delta: an earlier error has a status of its own.
 
@@ -288,41 +275,31 @@ class TurnResponse:
         """
         if self.stream is None:
             reading = StreamReading(thinking=thinking, hidden_reasoning=engine.by_messages)
-            stamp = ReplyStamp(
-                id=self.stamp.response,
-                created=int(self.stamp.requested),
-                model=model,
-                token_text=self.gateway.spell,
-                reading=reading,
-            )
-            self.stream = self.dialect.stream(request, stamp)
-            await self._start(connection)
-            await connection.more(self.stream.start())
+            self.stream = self.dialect.stream(request, ReplyStamp(**self._head(), reading=reading))
+            await self._start()
+            await self.connection.more(self.stream.start())
         return self.stream
 
-    async def _start(self, connection: ClientConnection) -> None:
+    async def _start(self) -> None:
         """Send the head of a stream, once."""
-        if not connection.begun:
-            await connection.start(200, {"content-type": EVENTS, **UNBUFFERED, **self._headers()})
+        if not self.connection.begun:
+            await self.connection.start(200, {"content-type": EVENTS, **UNBUFFERED, **self._headers()})
 
-    async def _ping(self, connection: ClientConnection, pinging: anyio.CancelScope) -> None:
+    async def _ping(self, pinging: anyio.CancelScope) -> None:
         """Keep a stream alive while its turn is prepared: certifying a template may take a while."""
         with pinging, suppress(OSError):  # the client is gone, which `listen` learns, too
             while True:
                 await anyio.sleep(self.gateway.options.ping_seconds)
                 with anyio.CancelScope(shield=True):  # half a message would spoil the stream
-                    await self._start(connection)
+                    await self._start()
                     if not pinging.cancel_called:  # the end of the answer may be sent already
-                        await connection.more(self.dialect.ping)
+                        await self.connection.more(self.dialect.ping)
 
     async def _hand_over(
-        self,
-        session: Session,
-        turn: UnreceivedTurn,
-        connection: ClientConnection,
-        send_end: Callable[[], Awaitable[None]],
+        self, session: Session, turn: UnreceivedTurn, send_end: Callable[[], Awaitable[None]]
     ) -> None:
         """Commit a turn and send the end of its answer, both or neither."""
+        connection = self.connection
         with anyio.CancelScope(shield=True):
             commits = await self._commit(session, turn)
             try:
@@ -337,7 +314,7 @@ class TurnResponse:
                     await session.received(commits)
                     session.last_prompt = turn.prompt
                     self.gateway.metrics.committed.inc(len(new))
-                log_turn(self.name, turn, _end(turn, commits, connection), self.begun)
+                log_turn(self.name, turn.commits[0].origin, turn.reply, self._end(turn, commits), self.begun)
 
     async def _commit(self, session: Session, turn: UnreceivedTurn) -> tuple[Commit, ...]:
         """Commit a turn; nothing where the session was deleted meanwhile, as its client knows by itself."""
@@ -350,8 +327,9 @@ class TurnResponse:
             self.gateway.metrics.uncommitted.inc(len(turn.commits))
             return ()
 
-    async def _fail(self, connection: ClientConnection, error: Exception) -> None:
+    async def _fail(self, error: Exception) -> None:
         """Send an error: with a status where nothing was sent yet, else with an event."""
+        connection = self.connection
         reply = self.record.failure = error_reply(error, self.body)
         headers = self.gateway.count_error(reply)
         log_error(error, reply.status, self.name)
@@ -367,11 +345,10 @@ class TurnResponse:
     def _headers(self) -> dict[str, str]:
         return {HEADER: self.name}
 
-
-def _end(turn: UnreceivedTurn, commits: tuple[Commit, ...], connection: ClientConnection) -> str:
-    """Return how a turn ended, in the words of the log."""
-    if not connection.over:
-        return "not received by the client"
-    if turn.stored:
-        return "handed out again"
-    return "committed" if commits else "not committed, its session was deleted"
+    def _end(self, turn: UnreceivedTurn, commits: tuple[Commit, ...]) -> str:
+        """Return how a turn ended, in the words of the log."""
+        if not self.connection.over:
+            return "not received by the client"
+        if turn.stored:
+            return "handed out again"
+        return "committed" if commits else "not committed, its session was deleted"

@@ -72,6 +72,27 @@ class RequestStamp:
     retry_key: str | None = None
 
 
+@attrs.frozen
+class AskedTurn:
+    """A request for a turn, as it was read.
+
+    Attributes:
+        request: The client's request.
+        stamp: What it is known by.
+        media: The images of its prompt.
+        prompt: Its conversation.
+        args: How to sample.
+        rendering: Its tools, and the arguments of the chat template.
+    """
+
+    request: ParsedRequest
+    stamp: RequestStamp
+    media: NamedMedia
+    prompt: SessionPrompt
+    args: SamplingArgs
+    rendering: Rendering
+
+
 @attrs.frozen(kw_only=True)
 class UnreceivedTurn:
     """A sampled turn that no client has received yet.
@@ -135,14 +156,22 @@ class TurnTaker:
         self.model = self.model or await served_model(self.engine)
         return self.model
 
-    def turn_engine(self, media: NamedMedia, on_place: Callable[[], object]) -> TurnEngine:
-        """Return the engine for one turn, whose prompt shows `media`.
+    def turn_engine(self, asked: AskedTurn, on_place: Callable[[], object]) -> TurnEngine:
+        """Return the engine for one turn; `on_place` is called when the turn has its place."""
+        return TurnEngine(self.engine, self.places, self.guard, asked.media, on_place)
 
-        `on_place` is called when the turn has its place.
+    async def read(self, session: Session, request: ParsedRequest, stamp: RequestStamp) -> AskedTurn:
+        """Return a request as it was read; raises `RequestRefused` where it exceeds a limit.
+
+        Raises `InputError` where it cannot be sampled so.
         """
-        return TurnEngine(self.engine, self.places, self.guard, media, on_place)
+        media = await self._media(session, request)
+        prompt = self._prompt(session, request, media.messages)
+        args = parse_sampling(request.sampling).among(prompt.tools)
+        rendering = self.rendering(prompt.tools, args.template_args)
+        return AskedTurn(request, stamp, media, prompt, args, rendering)
 
-    async def media(self, session: Session, request: ParsedRequest) -> NamedMedia:
+    async def _media(self, session: Session, request: ParsedRequest) -> NamedMedia:
         """Return the messages of a request with their images by digest, and the images' bytes.
 
         Raises `RequestRefused` where they exceed a limit, or an image cannot be had.
@@ -165,7 +194,7 @@ class TurnTaker:
         session.check_media(media.new)
         return attrs.evolve(media, urls={**media.urls, **await session.media_urls(media.unsent)})
 
-    def prompt(self, session: Session, request: ParsedRequest, messages: Sequence[Message]) -> SessionPrompt:
+    def _prompt(self, session: Session, request: ParsedRequest, messages: Sequence[Message]) -> SessionPrompt:
         """Return the conversation of a request; raises `RequestRefused` where it exceeds a limit."""
         prompt = read_prompt(self.noise, messages, request.tools, session.last_prompt)
         if prompt.turns > self.limits.turns:
@@ -177,51 +206,39 @@ class TurnTaker:
         return prompt
 
     async def take(
-        self,
-        session: Session,
-        request: ParsedRequest,
-        prompt: SessionPrompt,
-        engine: TurnEngine,
-        *,
-        stamp: RequestStamp,
-        watch: Watch | None = None,
+        self, session: Session, asked: AskedTurn, engine: TurnEngine, watch: Watch | None = None
     ) -> UnreceivedTurn:
         """Sample a turn. An error or a cancellation changes nothing.
 
         Args:
             session: The session; it is read, not changed.
-            request: The client's request.
-            prompt: Its conversation, from `prompt()`.
+            asked: The client's request.
             engine: The engine, from `turn_engine()`.
-            stamp: What the request is known by.
             watch: Called with each delta.
         """
         steps = session.trajectory  # those that there were when the request came
-        args = parse_sampling(request.sampling).among(prompt.tools)
-        rendering = self.rendering(prompt.tools, args.template_args)
+        prompt, stamp = asked.prompt, asked.stamp
         known_media = KnownMedia(urls=dict(engine.media.urls))
         sampler = attrs.evolve(self.sampler, engine=engine, known_media=known_media)
         # A session's id is a key to it: routers, and their logs, get a digest.
-        sampling = attrs.evolve(args.sampling, conversation=digest_name(session.name))
-        asked = partial(SampleRequest, rendering=rendering, sampling=sampling, watch=watch)
-        if request.continue_final_message:
-            sampled = await continue_turn(sampler, session, asked(messages=prompt.messages))
+        sampling = attrs.evolve(asked.args.sampling, conversation=digest_name(session.name))
+        whole = partial(SampleRequest, rendering=asked.rendering, sampling=sampling, watch=watch)
+        if asked.request.continue_final_message:
+            sampled = await continue_turn(sampler, session, whole(messages=prompt.messages))
             forgiven, answered = tuple[str, ...](), None
         else:
-            matched = self.matched(session, prompt, args, rendering.key)
-            known = await self.certificates.of(rendering)
-            turn = await sampler.turn_after(steps, asked(messages=matched.messages), known)
+            matched = self.matched(session, asked)
+            known = await self.certificates.of(asked.rendering)
+            turn = await sampler.turn_after(steps, whole(messages=matched.messages), known)
             sampled = CompletedTurn.of(turn)
             forgiven = matched.forgiven
             answered = AnsweredPrompt(prompt, stamp.response, forgiven)
-        self._check_text(session, sampled.turn.reply, args.sampling.stop)
-        origin = _origin(sampled.turn, request, (*forgiven, *sorted(prompt.removed)), stamp)
+        self._check_text(session, sampled.turn.reply, sampling.stop)
+        origin = _origin(sampled.turn, asked, (*forgiven, *sorted(prompt.removed)))
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - stamp.begun)
-        self.metrics.count_constrained(args.sampling.constraint)
-        commits_of_turn = tuple(_commits(sampled, origin, stamp.response))
-        return UnreceivedTurn(
-            reply=sampled.turn.reply, commits=commits_of_turn, prompt=answered, media=engine.media
-        )
+        self.metrics.count_constrained(sampling.constraint)
+        commits = tuple(_commits(sampled, origin, stamp.response))
+        return UnreceivedTurn(reply=sampled.turn.reply, commits=commits, prompt=answered, media=asked.media)
 
     def _check_text(self, session: Session, reply: Reply, stops: Sequence[str]) -> None:
         """Compare the text of a reply with its ids; count a difference that its adapter did not count."""
@@ -241,11 +258,11 @@ class TurnTaker:
             self._renderings[name] = Rendering(tools=tuple(tools), template_args=template_args)
         return self._renderings[name]
 
-    def matched(self, session: Session, prompt: SessionPrompt, args: SamplingArgs, key: str) -> MatchedPrompt:
+    def matched(self, session: Session, asked: AskedTurn) -> MatchedPrompt:
         """Return a prompt with the session's own messages in the place of its history."""
-        stops = args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else None
-        forgive = self.sampler.policy.forgive
-        return match_prompt(prompt, session.trajectory, session.commits, key, forgive, stops)
+        stops = asked.args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else None
+        forgive, key = self.sampler.policy.forgive, asked.rendering.key
+        return match_prompt(asked.prompt, session.trajectory, session.commits, key, forgive, stops)
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
         """Return the ids of a prompt, rendered afresh; those of images are known to the engine alone."""
@@ -282,10 +299,8 @@ def _after_last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[len(roles) - roles.index("assistant") :] if "assistant" in roles else messages
 
 
-def _origin(
-    turn: ClientTurn, request: ParsedRequest, forgiven: tuple[str, ...], stamp: RequestStamp
-) -> TurnOrigin:
-    expected = 0
+def _origin(turn: ClientTurn, asked: AskedTurn, forgiven: tuple[str, ...]) -> TurnOrigin:
+    expected, stamp = 0, asked.stamp
     if turn.route is Route.TITO:  # a continued turn has all of its prompt's ids from the turn before
         expected = len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
     return TurnOrigin(
@@ -299,9 +314,9 @@ def _origin(
         stop_reason=turn.reply.stop_reason,
         engine_request=turn.reply.request_id,
         worker=turn.reply.worker,
-        instructed=request.instructed,
+        instructed=asked.request.instructed,
         retry_key=stamp.retry_key,
-        request=own_fields(request.body),
+        request=own_fields(asked.request.body),
     )
 
 

@@ -452,7 +452,7 @@ async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
     asked = {"messages": [CAT, first], "continue_final_message": True, "add_generation_prompt": False}
     answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=asked)
     assert answer.status_code == 502
-    assert "seeing: the engine saw other images than before" in answer.text
+    assert "seeing: the engine saw another prompt than the one that was sent" in answer.text
     assert len(await commits(gateway, name)) == 1
     (error,) = errors
     assert isinstance(error, InvalidReplyError)
