@@ -348,7 +348,7 @@ FAULTS = (
     TEXTS(
         "no text is compared",
         file="serve/turns.py",
-        right="        self._check_text(session, sampled.turn.reply, args.sampling.stop)\n",
+        right="        self._check_text(session, sampled.turn.reply, sampling.stop)\n",
         wrong="",
     ),
     SERVING(

@@ -35,8 +35,8 @@ FAULTS = (
     TURNS(
         "a turn after images need not keep to the constraint",
         "client/turn_sampler.py",
-        "        reply = await self._checked(reply, request.sampling)\n        if ignored",
-        "        if ignored",
+        "return seen, await self._checked(reply, request.sampling)",
+        "return seen, reply",
         suites=("tests/io/client/test_images.py",),
     ),
     TURNS(

@@ -147,11 +147,10 @@ async def test_times_are_milliseconds(
 
     scope: dict[str, object] = {"type": "http", "method": "GET", "path": "/health"}
     origin = TurnOrigin(dialect="chat", route="TITO", requested=0)
-    reply = SimpleNamespace(prompt_ids=(1,), usage=SimpleNamespace(completion_tokens=1))
+    reply: Any = SimpleNamespace(prompt_ids=(1,), usage=SimpleNamespace(completion_tokens=1))
     with caplog.at_level(logging.INFO, "tito.serve"), caplog.at_level(logging.INFO, "tito.access"):
         await AccessLog(silent)(scope, silent, silent)
-        turn: Any = SimpleNamespace(commits=[SimpleNamespace(origin=origin)], reply=reply)
-        log_turn("0" * 32, turn.commits[0].origin, turn.reply, "committed", 100.0)
+        log_turn("0" * 32, origin, reply, "committed", 100.0)
     assert [re.findall(r"\S+ ms", one.getMessage()) for one in caplog.records] == [["2500 ms"], ["2500 ms"]]
 
 
