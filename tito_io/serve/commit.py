@@ -6,7 +6,6 @@ row gives back the same ids, log-probabilities and messages.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import attrs
 import orjson
 
 from tito_core import Ids, InputError, Ledger, Messages, Step
+from tito_core.data import from_data, to_data
 from tito_core.ledger import Origin
 from tito_core.media.ranges import NO_MEDIA, Media, MediaRange
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
@@ -95,7 +95,6 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
     # The ids can be the parent's while a fresh rendering wrote them: then the parent's ledger is not theirs.
     wrote = ids if base is not None and step.prompt_ledger.extends(base.prompt_ledger) else 0
     shared = 0 if base is None else base.messages.length
-    experts = commit.call.routed_experts
     origin = attrs.asdict(commit.origin)
     origin["asked"] = origin.pop("request")  # the name in files of version 1
     row = {
@@ -116,7 +115,7 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
         "ledger": [(one.name, count) for one, count in step.prompt_ledger.since(wrote)],
         "finish": commit.call.finish_reason,
         "versions": [(run.version, run.start, run.stop) for run in commit.call.weight_versions],
-        "experts": experts and {**attrs.asdict(experts), "data": b64encode(experts.data).decode()},
+        "experts": to_data(commit.call.routed_experts),
         "origin": origin,
     }
     if step.media:
@@ -161,7 +160,7 @@ def _commit(row: Mapping[str, Any], base: Step | None) -> Commit:
         order=row["order"],
         finish_reason=row["finish"],
         weight_versions=[WeightVersion(version=v, start=a, stop=b) for v, a, b in row["versions"]],
-        routed_experts=_read_experts(row["experts"]),
+        routed_experts=row["experts"] and from_data(row["experts"], RoutedExperts),
     )
     origin = {**row["origin"], "forgiven": tuple(row["origin"]["forgiven"])}
     return Commit(
@@ -224,10 +223,3 @@ def _shared_length(step: Step, base: Step | None) -> int:
         return 0
     shared = (ids for ids in (base.ids, base.prompt_ids) if step.prompt_ids.extends(ids))
     return next((ids.length for ids in shared), 0)
-
-
-def _read_experts(described: Mapping[str, Any] | None) -> RoutedExperts | None:
-    if described is None:
-        return None
-    data = b64decode(described["data"], validate=True)
-    return RoutedExperts(**{**described, "data": data, "shape": tuple(described["shape"])})
