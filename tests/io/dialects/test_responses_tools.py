@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 import pytest
 from hypothesis import given
@@ -39,41 +37,6 @@ INPUTS = st.sampled_from(
     )
 )
 NAMES = ("look", "patch", "web__look", "web__patch", "tool_search", "unknown")
-
-
-def test_tools_are_offered_as_functions() -> None:
-    asked = RESPONSES.parse({"input": "hi", "tools": TOOLS})
-    functions = {one["function"]["name"]: one["function"] for one in asked.tools}
-    assert list(functions) == ["look", "patch", "web__look", "web__patch", "tool_search"]
-    text = functions["patch"]["parameters"]["properties"]["input"]
-    assert text == {"type": "string", "description": "Text in lark grammar:\nstart: /.+/"}
-    about = [one["description"] for one in functions.values()]
-    assert about == ["Look.", "Patch files.", "The web.\n\nLook.", "Patch files.", "Find."]
-    assert asked.ignored == ("tools[type=web_search]",)
-
-
-def test_tools_in_an_item_are_offered_too() -> None:
-    item = {"type": "additional_tools", "id": "at", "role": "developer", "tools": [SPACE]}
-    asked = RESPONSES.parse({"input": [item, HELLO], "tools": [LOOK]})
-    assert [one["function"]["name"] for one in asked.tools] == ["look", "web__look", "web__patch"]
-    assert asked.messages == (HELLO,)
-
-
-def test_tools_that_a_search_has_found_can_be_called() -> None:
-    found: list[dict[str, Any]] = [
-        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "web"}},
-        {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [SPACE]},
-    ]
-    asked = RESPONSES.parse({"input": [HELLO, *found], "tools": [FIND]})
-    assert [one["function"]["name"] for one in asked.tools] == ["tool_search"]
-    result = asked.messages[-1]
-    assert (result["role"], result["tool_call_id"]) == ("tool", "c")
-    assert [one["name"] for one in orjson.loads(result["content"])] == ["web__look", "web__patch"]
-    assert asked.call_items["web__look"]["namespace"] == "web"
-    server = {**found[0], "execution": "server", "id": "s", "status": "completed"}
-    del server["call_id"]
-    called, result = RESPONSES.parse({"input": [HELLO, server, HELLO]}).messages[1:3]
-    assert (called["tool_calls"][0]["id"], result["tool_call_id"]) == ("s", "s")
 
 
 @given(calls=st.lists(st.tuples(st.sampled_from(NAMES), ARGUMENTS | INPUTS), min_size=1, max_size=3))
@@ -124,12 +87,6 @@ def test_calls_have_the_form_of_their_tool() -> None:
     kinds = [one["type"] for one in streamed(RESPONSES, asked, iter(()), answer(message))]
     assert kinds.count("response.custom_tool_call_input.delta") == 2
     assert kinds.count("response.function_call_arguments.done") == 2
-
-
-def test_a_plain_function_keeps_its_name_beside_a_namespace() -> None:
-    plain = {**LOOK, "name": "web__look"}
-    asked = RESPONSES.parse({"input": "hi", "tools": [SPACE, plain]})
-    assert "web__look" not in asked.call_items
 
 
 # Compaction.

@@ -109,12 +109,15 @@ def test_arguments_that_are_no_object_come_as_their_text(arguments: str) -> None
         ("tool_calls", None, ("tool_use", None)),
         ("length", None, ("max_tokens", None)),
         ("stop", "END", ("tool_use", "END")),
+        ("stop", "END", ("stop_sequence", "END")),
+        ("stop", 7, ("end_turn", None)),
     ],
 )
 def test_calls_are_why_a_turn_ended_whatever_an_engine_calls_it(finish: str, stop: Any, told: Any) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     asked = ANTHROPIC.parse({"messages": [HELLO], "max_tokens": 9, "stop_sequences": ["END"]})
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    calls = {} if told[0] in ("stop_sequence", "end_turn") else {"tool_calls": [call]}
+    message = {"role": "assistant", "content": "so", **calls}
     whole = ANTHROPIC.answer_body(asked, answer(message, finish_reason=finish, stop_reason=stop))
     assert (whole["stop_reason"], whole["stop_sequence"]) == told
 
