@@ -13,7 +13,7 @@ import orjson
 
 from tests.core import example
 from tests.gguf_file import write_gguf
-from tests.io.samples.test_written_forms import gym_lines
+from tests.io.samples.sample_files import dumped, recorded
 from tests.io.serve.test_rows import committed
 from tito_core import InputError, Policy, TitoError, Trajectory
 from tito_core.data import from_data, to_data
@@ -202,7 +202,10 @@ TARGETS = (
                 in_file(script.load, "script.jsonl"),
                 b'{"system":"s","tools":[{}]}\n{"user":"u","tool":"t"}\n',
             ),
-            "capture": (in_file(read_capture, "a.tokens.jsonl"), gym_lines()),
+            "capture": (
+                in_file(read_capture, "a.tokens.jsonl"),
+                dumped(*recorded("Calls of a rollout are one conversation")),
+            ),
             "baseline": (in_file(_baseline, "baseline.json"), BASELINE),
             "vectors": (_in_own_folder(_vectors, "valid.jsonl"), _vector()),
         },

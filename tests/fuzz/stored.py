@@ -15,10 +15,7 @@ import orjson
 import zstandard
 
 from tests.core.samples.calls import call
-from tests.io.samples.sample_files import chat, dumped
-from tests.io.samples.test_exchange import DYNAMO, GENERATED, LEGACY
-from tests.io.samples.test_verifiers import RESULT
-from tests.io.samples.test_written_forms import foreign, gym_lines, trial
+from tests.io.samples.sample_files import chat, dumped, recorded
 from tito_core import TitoError
 from tito_core.samples import Forest, SampleOptions
 from tito_io.samples.conversation import Problem
@@ -106,18 +103,18 @@ CONTENTS: Mapping[str, bytes] = {
     "tito": _written("tito"),
     "atif": _written("atif"),
     "atif whole": _written("atif", expand=True),
-    "atif foreign": dumped(foreign()),
+    "atif foreign": dumped(*recorded("Trajectories of other agents are read")),
     "harbor": _written("harbor"),
-    "harbor trial": dumped(trial()),
-    "gym": gym_lines(),
+    "harbor trial": dumped(*recorded("Trials of Harbor are read")),
+    "gym": dumped(*recorded("Calls of a rollout are one conversation")),
     "gym rollout": _gym_rollout(),
     "miles": RECORDS,
-    "verifiers": dumped(RESULT),
+    "verifiers": dumped(*recorded("A result of verifiers is a conversation")),
     "traces": _traces(),
     "chat": dumped(chat("a", [1, 2], [3]), chat("b", [1, 2, 3], [4])),
-    "generated": dumped(GENERATED),
-    "legacy": dumped(LEGACY),
-    "dynamo exchange": dumped(DYNAMO),
+    "generated": dumped(*recorded("SGLang's own route has its ids in meta_info")),
+    "legacy": dumped(*recorded("Each turn of a reply is a call")),
+    "dynamo exchange": dumped(*recorded("Dynamo tells ids beside the choices")),
     "events": _events(),
 }
 COMPRESSED: Mapping[str, tuple[Parser, bytes]] = {

@@ -15,6 +15,18 @@ from tito_io.samples.forms.tito import line, write_calls
 from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.read import StoredConversation, conversations
 
+RECORDS: list[dict[str, Any]] = [
+    orjson.loads(line) for line in Path(__file__).with_name("records.jsonl").read_bytes().splitlines()
+]
+"""Lines of files with what comes of them; `test_records` says how."""
+
+
+def recorded(rule: str) -> list[Any]:
+    """Return the lines of the first example of a rule."""
+    row = next(row for row in RECORDS if row["rule"] == rule)
+    found: list[Any] = row["lines"] if "lines" in row else [orjson.loads(row["text"])]
+    return found
+
 
 def own(conversation: str, calls: Iterable[StoredCall]) -> bytes:
     """Return calls in tito's own form, one after the other."""

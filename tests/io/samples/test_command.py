@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.core.samples.calls import call
 from tests.io.samples.row_files import from_lines, from_parquet, from_tensors
-from tests.io.samples.sample_files import chat, dumped, own, put, read
+from tests.io.samples.sample_files import chat, dumped, own, put, read, recorded
 from tito_core import InputError
 from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import make_rows as kernel
@@ -318,6 +318,14 @@ def test_options_that_leave_out_every_turn_are_said(tmp_path: Path) -> None:
     result = run(put(tmp_path, own("c", [cut])), "--truncated", "drop")
     assert result.exit_code == SOME_UNREAD
     assert "no rows: all 1 sampled ids are left out (dropped 1: an option leaves out" in result.stderr
+
+
+def test_a_file_without_calls_is_no_success_in_any_format(tmp_path: Path) -> None:
+    """No line is wrong, and no conversation comes of them."""
+    (episode, *_) = recorded("A line may hold several traces or be one")
+    file = put(tmp_path, dumped({**episode, "traces": []}))
+    for options in ([], ["--to", "tito"]):
+        assert run(file, *options).exit_code == SOME_UNREAD
 
 
 def test_calls_that_sampled_nothing_are_said_to_make_no_row(tmp_path: Path) -> None:
