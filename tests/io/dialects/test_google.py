@@ -17,18 +17,10 @@ from .dialect_turns import answer, events
 
 GOOGLE = Google()
 HELLO: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
-LOOK = {"name": "look", "args": {"x": 1}}
-CALL = {"functionCall": LOOK}
-MODEL = {"role": "model", "parts": [CALL]}
 
 
 def parsed(*contents: Any, **fields: Any) -> Any:
     return GOOGLE.parse({"contents": list(contents) or [HELLO], **fields})
-
-
-def result(response: Any = None, **fields: Any) -> dict[str, Any]:
-    answered = {"name": "look", "response": response or {"output": "x"}, **fields}
-    return {"role": "user", "parts": [{"functionResponse": answered}]}
 
 
 def test_the_path_says_the_model_and_whether_it_is_streamed() -> None:

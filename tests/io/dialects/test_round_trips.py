@@ -10,8 +10,6 @@ from anthropic.types import Message
 from hypothesis import given
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
-from openai.types.responses.response_input_item_param import ResponseInputItemParam
-from pydantic import TypeAdapter
 
 from tito_core import Forgiveness
 from tito_core.normalization.canonical import normalize
@@ -27,9 +25,6 @@ DIALECTS: tuple[Dialect, ...] = (CHAT, ANTHROPIC, RESPONSES, GOOGLE)
 ASKING = {"choices": [{"message": HELLO}], "content": "", "output": [], "candidates": [{"content": {}}]}
 """What `echo` makes a first request of."""
 SAYING = {"role": "user", "parts": [{"text": "hi"}]}
-INPUTS: TypeAdapter[list[ResponseInputItemParam]] = TypeAdapter(list[ResponseInputItemParam])
-DEEP = 60
-"""How deep arguments may nest for the SDKs' own readers."""
 
 
 def echo(dialect: Dialect, whole: dict[str, Any]) -> dict[str, Any]:

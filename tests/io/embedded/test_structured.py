@@ -32,13 +32,6 @@ TREE = {
     },
     "$ref": "#/$defs/node",
 }
-ENDLESS = {
-    "$ref": "#/$defs/a",
-    "$defs": {"a": {"required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}}}},
-}
-PAIR = [{"type": "string"}, {"type": "null"}]
-WITH_MEMBER = {"type": "object", "properties": {"c": {}}, "required": ["c"]}
-PATTERNED = {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}
 SCHEMAS: dict[str, Any] = {
     "strings": {"type": "string", "minLength": 30, "maxLength": 40},
     "enum": {"enum": ["a", 1, None, [2]]},
@@ -113,27 +106,6 @@ def test_what_cannot_be_drawn_is_named(schema: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "text"),
-    [
-        ({"type": "integer", "minimum": 3, "maximum": 2}, "no integer lies between"),
-        ({"required": ["a"], "additionalProperties": False}, "no object has the required 'a'"),
-        (
-            {
-                "$defs": {"a": {"required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}}}},
-                "$ref": "#/$defs/a",
-            },
-            "endless",
-        ),
-    ],
-)
-async def test_a_schema_without_values_is_a_bad_request(schema: Any, text: str) -> None:
-    body = {"prompt": [5], "structured_outputs": {"json": schema}, "max_tokens": 99}
-    async with client() as opened:
-        answer = await opened.post(COMPLETIONS, json=body)
-    assert (answer.status_code, text in answer.text) == (400, True), answer.text
-
-
-@pytest.mark.parametrize(
     "grammar",
     [
         None,
@@ -172,29 +144,6 @@ async def test_both_routes_take_a_schema(fields: dict[str, Any]) -> None:
     assert isinstance(
         json.loads(parse(text["choices"][0]["text"], thinking=True, tools=False).content or ""), dict
     )
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"structured_outputs": {"regex": "a"}}, "structured_outputs.regex"),
-        ({"structured_outputs": {"json": "{"}}, "Invalid JSON grammar"),
-        ({"structured_outputs": {"json": {}, "json_object": True}}, "only use one kind"),
-        (
-            {"structured_outputs": {"structural_tag": "[]"}},
-            "structured_outputs.structural_tag is not an object",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}},
-            "schema.pattern",
-        ),
-        ({"response_format": {"type": "json_schema"}}, "json_schema"),
-    ],
-)
-async def test_a_constraint_that_cannot_be_read_is_a_bad_request(fields: dict[str, Any], text: str) -> None:
-    async with client() as opened:
-        answer = await opened.post(CHAT, json={"messages": HELLO, **fields})
-    assert (answer.status_code, text in answer.text) == (400, True), answer.text
 
 
 async def test_a_forced_call_keeps_to_the_tool() -> None:

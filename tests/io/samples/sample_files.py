@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,25 @@ from tito_io.samples.forms.tito import line, write_calls
 from tito_io.samples.line_groups import ReadOptions
 from tito_io.samples.read import StoredConversation, conversations
 
-RECORDS: list[dict[str, Any]] = [
-    orjson.loads(line) for line in Path(__file__).with_name("records.jsonl").read_bytes().splitlines()
-]
+
+def examples(name: str) -> list[dict[str, Any]]:
+    """Return the examples of a file of this folder."""
+    return list(map(orjson.loads, Path(__file__).with_name(name).read_bytes().splitlines()))
+
+
+RECORDS = examples("records.jsonl")
 """Lines of files with what comes of them; `test_records` says how."""
+WHY = re.compile(r"(?<=is not valid JSON: ).*?(?=, at character)")
+
+
+def without_reason(text: str) -> str:
+    """Return what is told without the library's words for what is no JSON."""
+    return WHY.sub("WHY", text)
+
+
+def content_of(example: dict[str, Any]) -> bytes:
+    """Return the file of an example: its `text`, or its `lines` of JSON."""
+    return example["text"].encode() if "text" in example else dumped(*example["lines"])
 
 
 def recorded(rule: str) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from tests.core.samples.calls import call
 from tests.io.samples.row_files import from_lines, from_parquet, from_tensors
-from tests.io.samples.sample_files import chat, dumped, own, put, read, recorded
+from tests.io.samples.sample_files import chat, content_of, dumped, examples, own, put, read, without_reason
 from tito_core import InputError
 from tito_core.samples import Cut, Forest, MissingRow, Owner, Retries, RowPer, SampleOptions, TurnRule
 from tito_core.samples.rows import make_rows as kernel
@@ -28,7 +27,6 @@ from tito_io.cli.group import tito
 from tito_io.extras import install
 from tito_io.samples import command
 from tito_io.samples.command import SOME_UNREAD, samples
-from tito_io.samples.line_groups import Group
 from tito_io.samples.rows import to_rows
 
 pq: Any = import_module("pyarrow.parquet")
@@ -52,6 +50,38 @@ def rows(result: Result) -> list[dict[str, Any]]:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return put(tmp_path, own("c", CALLS))
+
+
+def shown(line: str, path: Path) -> Any:
+    """Return a line of standard error with single spaces; a summary as JSON has it."""
+    told = " ".join(without_reason(line).replace(str(path), "PATH").split())
+    return json.loads(told) if told.startswith("{") else told
+
+
+@pytest.mark.parametrize("example", examples("commands.jsonl"), ids=lambda one: one["rule"])
+def test_a_file_is_told_of_as_its_example_says(tmp_path: Path, example: dict[str, Any]) -> None:
+    """An example has the file, the options, and what is printed of rows and on standard error."""
+    path = put(tmp_path, content_of(example))
+    result = run(path, *example["options"])
+    names = ("conversation", "name", "reward")
+    printed = [{name: row[name] for name in names if name in row} for row in rows(result)]
+    told = [shown(line, path) for line in result.stderr.splitlines() if line.strip()]
+    assert (result.exit_code, printed, told) == (example["exit"], example["rows"], example["stderr"])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("rows.csv", "name a file that ends in .jsonl, .parquet, .safetensors"),
+        ("/no/rows.jsonl", "cannot write /no/rows.jsonl"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_one_clear_line(log: Path, name: str, told: str) -> None:
+    result = run(log, "--output", name)
+    assert (result.exit_code, result.stdout) == (BAD_INPUT, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("tito: ")
+    assert told in line
 
 
 def test_an_interrupt_has_its_status_in_the_help() -> None:
@@ -102,25 +132,6 @@ def test_what_is_printed_comes_before_the_summary(log: Path, options: list[str])
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     *printed, summary = map(json.loads, done.stdout.splitlines())
     assert (len(printed), summary["conversations"]) == (4 if options else 3, 1)
-
-
-def test_rows_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:
-    result = run(log)
-    assert result.exit_code == 0
-    assert [row["name"] for row in rows(result)] == ["b", "c", "d"]
-    assert "trained ids" in result.stderr
-    summary = json.loads(run(log, "--json").stderr)
-    assert summary == {
-        "conversations": 1,
-        "calls": 4,
-        "sampled_ids": 7,
-        "rows": 3,
-        "row_ids": 17,
-        "trained_ids": 7,
-        "untrained_ids": {},
-        "leaves_without_row": 0,
-        "problems": 0,
-    }
 
 
 @pytest.mark.parametrize(
@@ -225,66 +236,6 @@ def test_the_summary_is_a_table_for_people(log: Path, tmp_path: Path) -> None:
     assert "an option leaves out turns that ended so" in result.stderr
 
 
-def test_the_table_explains_its_figures(tmp_path: Path) -> None:
-    path = put(tmp_path, own("x", CALLS) + b"{\n" + own("y", CALLS))
-    shown = run(path, "--max-length", "4").stderr.splitlines()
-    assert " rows" in [line.partition("  ")[0] for line in shown]  # with one space at the edge
-    lines = [" ".join(line.split()) for line in shown]
-    names = ("row", "trained", "untrained", "leaves", "problems")
-    assert [line for line in lines if line.startswith(names)] == [
-        "rows 2",
-        "row ids 6 in all rows",
-        "trained ids 4 each in one row",
-        "untrained ids 10 sampled, but trained in no row",
-        "leaves without row 4 would train nothing",
-        "problems 1 see the lines above",
-    ]
-
-
-def test_what_cannot_be_read_is_said_by_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
-    content = own("x", CALLS) + b"{\n" + own("y", CALLS[:1]) + own("x", CALLS[:1])
-    path = put(tmp_path, content)
-    result = run(path, "--json")
-    assert result.exit_code == SOME_UNREAD
-    first, second, summary = result.stderr.splitlines()
-    assert re.fullmatch(rf"tito: {path}, line 5: is not valid JSON: [^:]*, at character \d+", first)
-    assert second.startswith(f"tito: {path}, line 7: conversation 'x' also has earlier lines")
-    assert json.loads(summary)["problems"] == 2
-    assert [row["conversation"] for row in rows(result)] == ["x", "x", "x", "y"]
-
-
-def test_a_conversation_without_rows_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
-    clash = [call("a", [1], [2], reward=1.0), call("b", [3], [4], reward=0.0)]
-    path = put(tmp_path, own("x", clash) + own("y", CALLS))
-    result = run(path)
-    assert result.exit_code == SOME_UNREAD
-    assert "line 1: conversation 'x': calls 'a' and 'b' of one conversation have the rewards" in result.stderr
-    assert len(rows(result)) == 3
-    assert run(path, "--rewards", "per_leaf").exit_code == 0
-
-
-def test_why_there_is_no_row_is_said_once(tmp_path: Path) -> None:
-    """Of conversations that could not be read, their problems say it."""
-    clash = [call("a", [1], [2], reward=1.0), call("b", [3], [4], reward=0.0)]
-    unread = run(put(tmp_path, own("x", clash)))
-    assert (unread.exit_code, "no rows" in unread.stderr) == (SOME_UNREAD, False)
-    empty = run(put(tmp_path, own("x", [call("a", [1], [])]) + own("y", clash)))
-    assert "conversation 'y'" in empty.stderr
-    assert "no rows: no call sampled anything" in empty.stderr
-
-
-def test_a_reward_is_discounted_by_the_order_of_the_lines(tmp_path: Path) -> None:
-    turns = [
-        call("a", [1], [2], order=1),
-        call("b", [1, 2, 3], [4], order=2),
-        call("c", [1, 2, 3, 4, 5], [6], order=3, reward=8.0),
-    ]
-    path = put(tmp_path, own("x", turns))
-    result = run(path, "--rows", "call", "--rewards", "discounted", "--discount", "0.5")
-    assert [row["reward"] for row in rows(result)] == [2.0, 4.0, 8.0]
-    assert [row["reward"] for row in rows(run(path, "--rewards", "discounted", "--discount", "0.5"))] == [8.0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -304,100 +255,6 @@ def test_a_discount_is_a_factor_for_discounted_rewards(
     assert error in result.stderr
 
 
-def test_a_file_that_makes_no_row_is_said_so(log: Path) -> None:
-    for option, told in (("2", "too_long 7: they are beyond the maximum length"), ("3", None)):
-        result = run(log, "--json", "--max-length", option)
-        *said, summary = result.stderr.splitlines()
-        assert bool(rows(result)) == bool(json.loads(summary)["rows"]) == (told is None)
-        assert result.exit_code == (SOME_UNREAD if told else 0)
-        assert said == ([f"tito: {log}: no rows: all 7 sampled ids are left out ({told})"] if told else [])
-
-
-def test_options_that_leave_out_every_turn_are_said(tmp_path: Path) -> None:
-    cut = call("a", [1], [2], truncated=True, finish_reason="length")
-    result = run(put(tmp_path, own("c", [cut])), "--truncated", "drop")
-    assert result.exit_code == SOME_UNREAD
-    assert "no rows: all 1 sampled ids are left out (dropped 1: an option leaves out" in result.stderr
-
-
-def test_a_file_without_calls_is_no_success_in_any_format(tmp_path: Path) -> None:
-    """No line is wrong, and no conversation comes of them."""
-    (episode, *_) = recorded("A line may hold several traces or be one")
-    file = put(tmp_path, dumped({**episode, "traces": []}))
-    for options in ([], ["--to", "tito"]):
-        assert run(file, *options).exit_code == SOME_UNREAD
-
-
-def test_calls_that_sampled_nothing_are_said_to_make_no_row(tmp_path: Path) -> None:
-    result = run(put(tmp_path, own("c", [call("a", [1], [])])))
-    assert result.exit_code == SOME_UNREAD
-    assert "log.jsonl: no rows: no call sampled anything" in result.stderr
-
-
-def test_a_file_without_one_good_line_is_refused_once(tmp_path: Path) -> None:
-    result = run(put(tmp_path, b"no\n[1]\n"))
-    assert result.exit_code == BAD_INPUT
-    (line,) = result.stderr.splitlines()
-    assert "line 1: is not valid JSON" in line
-    assert line.endswith("; 1 more line cannot be read either")
-    later = run(put(tmp_path, b"no\n[1]\n" + own("c", CALLS)), "--json")
-    first, second, summary = later.stderr.splitlines()
-    assert ("line 1: is not valid JSON" in first, "line 2: is a list" in second) == (True, True)
-    assert (later.exit_code, json.loads(summary)["problems"]) == (SOME_UNREAD, 2)
-
-
-def test_parts_of_a_line_that_fail_alike_are_one_problem(tmp_path: Path) -> None:
-    session = {"session_id": "s", "records": [chat("a", [1], [2]), {"x": 1}, {"x": 1}], "metadata": {}}
-    result = run(put(tmp_path, dumped(session)), "--json")
-    problem, summary = result.stderr.splitlines()
-    assert "line 1: " in problem
-    assert (json.loads(summary)["problems"], len(rows(result))) == (1, 1)
-
-
-def test_a_field_that_no_line_has_is_said_once(tmp_path: Path) -> None:
-    named = [chat(str(n), [n], [2], run=one) for n, one in enumerate(["x", None, None, "y", None])]
-    path = put(tmp_path, dumped(*named))
-    some, none = run(path, "--id", "run", "--json"), run(path, "--id", "nofield")
-    problem, summary = some.stderr.splitlines()
-    told = "line 2: has no id at `run`, like 2 more lines: give the name of a field that every line has"
-    assert problem == f"tito: {path}, {told}"
-    assert (some.exit_code, json.loads(summary)["problems"], len(rows(some))) == (SOME_UNREAD, 3, 2)
-    (line,) = none.stderr.splitlines()
-    assert "no line has an id at `nofield`: give the name" in line
-    assert (none.exit_code, none.stdout) == (BAD_INPUT, "")
-
-
-def test_a_row_that_no_column_takes_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
-    path = put(tmp_path, own("x", [call("a", [1], [2**31])]) + own("y", CALLS))
-    result = run(path)
-    assert result.exit_code == SOME_UNREAD
-    assert "line 1: row 'a' has the id 2147483648" in result.stderr
-    assert len(rows(result)) == 3
-
-
-def test_lines_may_be_grouped_by_a_field(tmp_path: Path) -> None:
-    records = [chat("a", [1], [2], run={"id": "x"}), chat("b", [1, 2], [3], run={"id": "y"})]
-    path = put(tmp_path, dumped(*records))
-    assert [row["conversation"] for row in rows(run(path, "--id", "run.id"))] == ["x", "y"]
-    assert [row["conversation"] for row in rows(run(path))] == ["log"]
-    assert [row["conversation"] for row in rows(run(path, "--group", "line"))] == ["log:1", "log:2"]
-    assert {member.name.lower() for member in Group} == {"id", "file", "line"}
-
-
-WRONG = [
-    (b"", (), "is empty"),
-    (b"\x00\x01", (), "is not a text file"),
-    (b'{"a": 1}\n', (), "line 1: is not in a recognised format"),
-    (
-        own("c", CALLS),
-        ("--format", "miles"),
-        "line 1: is not in the format `miles` (session records of Miles)",
-    ),
-    (own("c", CALLS), ("--output", "rows.csv"), "name a file that ends in .jsonl, .parquet, .safetensors"),
-    (own("c", CALLS), ("--output", "/no/rows.jsonl"), "cannot write /no/rows.jsonl"),
-]
-
-
 def test_a_row_has_at_least_one_id(tmp_path: Path) -> None:
     result = run(put(tmp_path, own("c", CALLS)), "--max-length", "0")
     assert result.exit_code == BAD_INPUT
@@ -405,29 +262,11 @@ def test_a_row_has_at_least_one_id(tmp_path: Path) -> None:
     assert "0 is not in the range x>=1" in result.stderr
 
 
-@pytest.mark.parametrize(("content", "options", "told"), WRONG)
-def test_bad_input_is_one_clear_line(tmp_path: Path, content: bytes, options: Any, told: str) -> None:
-    result = run(put(tmp_path, content), *options)
-    assert result.exit_code == BAD_INPUT
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("tito: ")
-    assert told in line
-
-
 def test_what_is_no_file_is_one_clear_line(tmp_path: Path) -> None:
     for path, told in ((tmp_path, "is a folder"), (tmp_path / "no", "cannot read")):
         result = run(path)
         assert (result.exit_code, len(result.stderr.splitlines())) == (BAD_INPUT, 1)
         assert told in result.stderr
-
-
-def test_two_equal_names_are_one_clear_line(tmp_path: Path) -> None:
-    result = run(put(tmp_path, own("c", CALLS[:1] + CALLS)), "--json")
-    assert result.exit_code == SOME_UNREAD
-    line, _ = result.stderr.splitlines()
-    assert line.endswith("line 2: the conversation already has a call named 'a'")
-    assert len(rows(result)) == 3
 
 
 def test_an_unknown_choice_is_refused_with_the_known_ones(log: Path) -> None:
@@ -564,40 +403,10 @@ def test_conversations_are_written_in_another_format_and_make_the_same_rows(
         ]
 
 
-def test_what_is_written_in_another_format_is_counted_over_all_conversations(tmp_path: Path) -> None:
-    records = [chat("a", [1], [2, 3], run="x"), {"run": "y", "response": {}}]
-    records += [chat("b", [1], [4], run="z"), {"no": 1}, chat("c", [1, 4], [5, 6, 7], run="z")]
-    result = run(put(tmp_path, dumped(*records)), "--to", "tito", "--id", "run", "--json")
-    *problems, summary = result.stderr.splitlines()
-    counts = {"conversations": 2, "calls": 3, "sampled_ids": 6, "lines": 3, "problems": 2}
-    assert (result.exit_code, json.loads(summary)) == (SOME_UNREAD, counts)
-    assert len(problems) == 2
-    assert [row["conversation"] for row in rows(result)] == ["x", "z", "z"]
-    unnamed = [chat("a", [1], [2], run="x"), *(chat(name, [1], [2]) for name in "bcd")]
-    result = run(put(tmp_path, dumped(*unnamed)), "--to", "tito", "--id", "run", "--json")
-    assert json.loads(result.stderr.splitlines()[-1])["problems"] == 3
-
-
 def test_only_formats_that_can_be_written_are_offered(log: Path) -> None:
     result = run(log, "--to", "exchange")
     assert result.exit_code == BAD_INPUT
     assert "'tito', 'atif', 'harbor'" in result.stderr
-
-
-def test_rows_of_several_conversations_are_counted_together(tmp_path: Path) -> None:
-    path = put(tmp_path, own("x", CALLS) + own("y", [call("a", [1], [2, 3])]) + own("z", CALLS))
-    summary = json.loads(run(path, "--json", "--max-length", "4").stderr.splitlines()[-1])
-    assert summary == {
-        "conversations": 3,
-        "calls": 9,
-        "sampled_ids": 16,
-        "rows": 3,
-        "row_ids": 9,
-        "trained_ids": 6,
-        "untrained_ids": {"too_long": 10},
-        "leaves_without_row": 4,
-        "problems": 0,
-    }
 
 
 def test_conversations_go_to_standard_output_and_the_summary_beside_it(log: Path) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
-from tito_io.samples.convert import ConvertedTally
 from tito_io.samples.rows import FileTally, Tally
 
 ROWS = FileTally(
@@ -51,17 +49,6 @@ def test_a_table_has_a_line_for_each_figure_and_each_reason() -> None:
     ]
 
 
-def test_problems_have_a_line_only_where_there_are_some() -> None:
-    assert [line.split()[0] for line in shown(ConvertedTally(lines=2, problems=1)) if line[:1] == " "] == [
-        "conversations",
-        "calls",
-        "sampled",
-        "lines",
-        "problems",
-    ]
-    assert not any("problems" in line for line in shown(ConvertedTally(lines=2)))
-
-
 def test_json_has_the_figures_by_their_names() -> None:
     assert ROWS.to_json() == {
         "conversations": 1,
@@ -85,20 +72,6 @@ def test_tallies_add_up() -> None:
         name: {"masked": 5, "too_long": 3000} if name == "untrained_ids" else 2 * count
         for name, count in ROWS.to_json().items()
     }
-
-
-@pytest.mark.parametrize(
-    ("tally", "reason"),
-    [
-        (FileTally(rows=1, sampled_ids=1), None),
-        (FileTally(rows=1), None),
-        (FileTally(problems=1), None),
-        (FileTally(), "no rows: no call sampled anything"),
-        (FileTally(problems=1, calls=1), "no rows: no call sampled anything"),
-    ],
-)
-def test_a_run_without_rows_says_why(tally: FileTally, reason: str | None) -> None:
-    assert tally.no_rows_reason == reason
 
 
 def test_a_run_that_left_out_all_ids_says_why() -> None:
