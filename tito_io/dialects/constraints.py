@@ -27,18 +27,7 @@ def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     >>> chat_constraint(RequestFields({"response_format": {"type": "json_object"}}), ())
     {'response_format': {'type': 'json_object'}}
     """
-    choice = fields.values.get("tool_choice")
-    if isinstance(choice, Mapping):
-        named = fields.nested("tool_choice")
-        named.check_value("type", ("function", ALLOWED), INSTEAD)
-        if named.values.get("type") == ALLOWED:
-            allowed = named.nested(ALLOWED, required=True)
-            entries = _offered(allowed, ("function",))
-            keys = _some(allowed, [one.nested("function", required=True) for one in entries], tools)
-        else:
-            keys = _named(named.nested("function", required=True), tools)
-    else:
-        keys = _word(fields, tools)
+    keys = _choice(fields, tools, ("function",), nests=True)
     given = fields.nested("response_format")
     schema = (
         given.nested("json_schema", required=True) if given.values.get("type") == "json_schema" else given
@@ -48,15 +37,7 @@ def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
 
 def responses_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:
     """Return the sampling arguments for `tool_choice`, `parallel_tool_calls` and `text.format`."""
-    if isinstance(fields.values.get("tool_choice"), Mapping):
-        named = fields.nested("tool_choice")
-        named.check_value("type", ("function", "custom", ALLOWED), INSTEAD)  # both are offered as functions
-        if named.values.get("type") == ALLOWED:
-            keys = _some(named, list(_offered(named, ("function", "custom"))), tools)
-        else:
-            keys = _named(named, tools)
-    else:
-        keys = _word(fields, tools)
+    keys = _choice(fields, tools, ("function", "custom"), nests=False)  # both are offered as functions
     given = fields.nested("text").nested("format")
     return {**keys, **_parallel(fields), **_format(given, given)}
 
@@ -106,6 +87,23 @@ def google_constraint(calling: RequestFields, tools: Tools) -> dict[str, Any]:
         why = "'VALIDATED' is AUTO here: a turn that may call any tool or none is not constrained"
         calling.ignored.add(calling.at("mode"), why, "use AUTO")
     return found
+
+
+def _choice(fields: RequestFields, tools: Tools, kinds: Sequence[str], *, nests: bool) -> dict[str, Any]:
+    """Return the argument for OpenAI's `tool_choice`; with `nests`, a choice stands under its type's name."""
+    if not isinstance(fields.values.get("tool_choice"), Mapping):
+        return _word(fields, tools)
+    named = fields.nested("tool_choice")
+    named.check_value("type", (*kinds, ALLOWED), INSTEAD)
+    if named.values.get("type") != ALLOWED:
+        return _named(_inner(named, "function", nests=nests), tools)
+    allowed = _inner(named, ALLOWED, nests=nests)
+    functions = [_inner(one, "function", nests=nests) for one in _offered(allowed, kinds)]
+    return _some(allowed, functions, tools)
+
+
+def _inner(holder: RequestFields, name: str, *, nests: bool) -> RequestFields:
+    return holder.nested(name, required=True) if nests else holder
 
 
 def _word(fields: RequestFields, tools: Tools) -> dict[str, Any]:

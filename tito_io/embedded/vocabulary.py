@@ -27,7 +27,10 @@ from .rng import Rng
 MODEL = "tito-embedded-sampler"
 """The served model name, which says what this is: a sampler of words, not a language model."""
 MAX_MODEL_LEN = 32_768
-TEMPLATE = (Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8")
+HERE = Path(__file__).parent
+TEMPLATE = (HERE / "chat_template.jinja").read_text(encoding="utf-8")
+WORDS: Mapping[str, list[str]] = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
+"""Words and pieces of code, of which all texts are drawn."""
 START_OF_TURN, END_OF_TURN, END_OF_TEXT = "<|turn|>", "<|done|>", "<|over|>"
 """`END_OF_TEXT` is a stop token with which the chat template closes no turn: sampling it is an odd stop."""
 THINK, END_THINK = "<think>", "</think>"
@@ -199,51 +202,11 @@ def passage(rng: Rng, echoed: Sequence[str] = ()) -> str:
     return text
 
 
-NOUNS = (
-    *("river", "window", "answer", "question", "garden", "engine", "letter", "token", "bridge", "mountain"),
-    *("message", "station", "harbour", "kitchen", "picture", "number", "winter", "summer", "paper", "valley"),
-    *("machine", "library", "teacher", "village", "morning", "evening", "problem", "reason", "weather"),
-    *("result", "signal", "market", "forest", "island", "record", "branch", "history", "prompt", "template"),
-)
-VERBS = (
-    *("carries", "finds", "keeps", "opens", "closes", "follows", "answers", "measures", "writes", "reads"),
-    *("counts", "splits", "joins", "crosses", "returns", "builds", "checks", "holds", "sends", "watches"),
-)
-ADJECTIVES = (
-    *("small", "quiet", "bright", "early", "late", "narrow", "wide", "plain", "green", "distant", "careful"),
-    *("simple", "heavy", "gentle", "second", "third", "whole", "broken", "open", "northern"),
-)
-OPENERS = (
-    *("Then", "Often", "Perhaps", "Therefore", "At first", "In the end", "However", "Meanwhile"),
-    *("For example", "As before", "Step by step", "Of course"),
-)
-FOREIGN_WORDS = (
-    *("café", "naïve", "Zürich", "smörgås", "łódź", "señor", "garçon", "Ελλάδα", "данные", "мост"),
-    *("東京", "水曜日", "서울", "שלום", "مرحبا", "½", "≤", "→", "€", "🙂", "🚲", "👩‍🚀"),
-)
-PLACES = ("Paris", "Lisbon", "Nairobi", "Osaka", "Quito", "Tromsø", "Zürich", "São Paulo", "Reykjavík")
-KEYS = (
-    *("name", "city", "unit", "query", "path", "limit", "count", "value", "text", "units", "date", "id"),
-    *("type", "function", "parameters", "arguments", "description", "properties", "required", "object"),
-    *("string", "integer", "number", "boolean", "array", "items", "enum", "result", "status", "error"),
-    *("content", "role"),
-)
-CODE = (
-    "def add(left, right):\n    return left + right\n",
-    "for index, item in enumerate(items):\n    print(index, item)\n",
-    "if value is None:\n    raise ValueError('no value')\n",
-    "const total = rows.map((row) => row.count).reduce((a, b) => a + b, 0);\n",
-    "SELECT name, count(*) FROM records WHERE status = 'open' GROUP BY name;\n",
-    "curl -s https://example.org/api/v1/items?limit=10 | jq '.result[0]'\n",
-    "```python\nimport json\nprint(json.dumps({'a': 1}, indent=2))\n```\n",
-    "<table>\n  <tr><td>left</td><td>right</td></tr>\n</table>\n",
-)
-COMMON_WORDS = (
-    *("hello", "please", "what", "when", "where", "which", "who", "how", "why", "could", "would", "should"),
-    *("you", "your", "we", "they", "this", "that", "these", "with", "from", "about", "have", "will", "can"),
-    *("today", "tomorrow", "tell", "give", "make", "look", "need", "know", "think", "write", "find", "there"),
-)
-ROLE_WORDS = (
-    *("system", "user", "assistant", "tool", "think", "tool_call", "tool_response", "tools", "functions"),
-    *("You may call these functions, described in JSON, one on each line:", "Write every call as"),
-)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(WORDS[name])
+
+
+NOUNS, VERBS, ADJECTIVES = _words("nouns"), _words("verbs"), _words("adjectives")
+OPENERS, PLACES, FOREIGN_WORDS = _words("openers"), _words("places"), _words("foreign_words")
+KEYS, CODE = _words("keys"), _words("code")
+COMMON_WORDS, ROLE_WORDS = _words("common_words"), _words("role_words")

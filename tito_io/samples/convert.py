@@ -13,7 +13,7 @@ from tito_core import InputError
 from .conversation import Problem
 from .forms import FORMS, StoredForm
 from .read import StoredConversation
-from .rows import Tally
+from .rows import Tally, make_each
 
 WRITABLE = {name: form for name, form in FORMS.items() if form.write is not None}
 """The formats that can be written, by name."""
@@ -53,14 +53,7 @@ def converted(
     write = form.write
     if write is None:
         raise InputError(f"`{form.name}` is only read: choose one of {', '.join(WRITABLE)}")
-    for one in stored:
-        if isinstance(one, Problem):
-            yield one
-            continue
-        try:
-            yield one, list(write(one.name, one.forest, expand))
-        except InputError as error:
-            yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
+    return make_each(stored, lambda one: (one, list(write(one.name, one.forest, expand))))
 
 
 def write_converted(

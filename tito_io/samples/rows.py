@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import attrs
 from rich.box import SIMPLE_HEAD
@@ -17,6 +17,7 @@ from .conversation import Problem
 from .entry import Entry, entries
 from .read import StoredConversation
 
+T = TypeVar("T")
 NOTES = {
     "row_ids": "in all rows",
     "trained_ids": "each in one row",
@@ -133,6 +134,23 @@ class ConversationRows:
     tally: FileTally
 
 
+def make_each(
+    stored: Iterable[StoredConversation | Problem], make: Callable[[StoredConversation], T]
+) -> Iterator[T | Problem]:
+    """Yield what is made of each conversation; problems are passed on.
+
+    A conversation that nothing can be made of becomes a problem at its first line.
+    """
+    for one in stored:
+        if isinstance(one, Problem):
+            yield one
+            continue
+        try:
+            yield make(one)
+        except InputError as error:
+            yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
+
+
 def to_rows(
     stored: Iterable[StoredConversation | Problem], options: SampleOptions
 ) -> Iterator[ConversationRows | Problem]:
@@ -141,13 +159,9 @@ def to_rows(
     A conversation that no rows can be made of, for example because of two different rewards, becomes a
     problem at its first line.
     """
-    for one in stored:
-        if isinstance(one, Problem):
-            yield one
-            continue
-        try:
-            rows, row_set = entries(one, options)
-        except InputError as error:
-            yield Problem(one.first, f"conversation {one.name!r:.60}: {error}")
-            continue
-        yield ConversationRows(tuple(rows), FileTally.of(one.forest, row_set))
+
+    def make(one: StoredConversation) -> ConversationRows:
+        rows, row_set = entries(one, options)
+        return ConversationRows(tuple(rows), FileTally.of(one.forest, row_set))
+
+    return make_each(stored, make)

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from attrs import evolve
-from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai import AsyncOpenAI
 
 from tito_io.embedded import MODEL, TIDY, app
 
@@ -67,31 +67,3 @@ async def test_a_streamed_answer() -> None:
     assert text == (whole.choices[0].message.content or "")
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == len(ids)
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # on trio the client leaves its own generators open
-async def test_completions_of_ids() -> None:
-    async with openai() as client:
-        whole = await client.completions.create(model=MODEL, prompt=[5, 6, 7], logprobs=1, extra_body=IDS)
-        stream = await client.completions.create(model=MODEL, prompt=[5, 6, 7], stream=True, extra_body=IDS)
-        text = "".join([chunk.choices[0].text async for chunk in stream])
-    assert whole.choices[0].text == text
-    assert whole.choices[0].model_extra["prompt_token_ids"] == [5, 6, 7]  # type: ignore[index]
-    assert whole.usage is not None
-    assert whole.usage.completion_tokens == 16
-
-
-async def test_errors_are_the_client_s_own() -> None:
-    async with openai(max_model_len=64) as client:
-        with pytest.raises(BadRequestError, match="maximum context length is 64 tokens"):
-            await client.completions.create(model=MODEL, prompt=[5] * 65)
-        with pytest.raises(NotFoundError, match="does not exist"):
-            await client.chat.completions.create(model="other", messages=ASK)
-
-
-async def test_models_are_listed() -> None:
-    async with openai(model="mine") as client:
-        listed = await client.models.list()
-    assert [(model.id, (model.model_extra or {})["max_model_len"]) for model in listed.data] == [
-        ("mine", 32_768)
-    ]
