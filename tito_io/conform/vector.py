@@ -16,13 +16,9 @@ from tito_io.atomic_write import write_atomically
 from tito_io.fields import FieldReader
 
 from .oracle import without_comments
-from .refused import refused
 from .scenario import ALLOWED, NEVER, REQUIRED, VERSION, vector
-from .trap import trap
-from .valid import valid
+from .scenarios import SETS, scenarios
 
-SETS = {"valid": valid, "refused": refused, "trap": trap}
-"""The sets, and what yields their scenarios."""
 SHIPPED = ("schema.json", "README.md")
 """Files that stand beside the vectors."""
 SIGNS = {
@@ -84,7 +80,7 @@ class Vector:
 
 def make_vectors(only: str = "") -> Iterator[Vector]:
     """Make the vectors whose id has the text `only`; unless given, all."""
-    for scenario in chain.from_iterable(scenarios() for scenarios in SETS.values()):
+    for scenario in scenarios():
         if only in scenario.name:
             # Through JSON, so that values are those that a reader of the files gets.
             yield Vector(json.loads(json.dumps(vector(scenario))))
