@@ -25,12 +25,12 @@ from .limits import TemplateLimits
 from .preprocessing.engines import UNCHANGED
 from .preprocessing.message_rules import MessageRules
 from .preprocessing.preparation import Preparation
-from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
+from .rendering import Messages, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
 from .template_words import words_in
 from .tokenizer import encoded, load_tokenizer, special_tokens, vocabulary_size
-from .tokenizer_family import Messages, TokenizerFamily
+from .tokenizer_family import TokenizerFamily
 
 
 @frozen(eq=False)
@@ -48,9 +48,9 @@ class Bound:
     variables: Mapping[str, Any] = field(repr=False)
     _marker_ids: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
 
-    def __call__(self, messages: Messages, *, add_generation_prompt: bool) -> list[int]:
+    def __call__(self, messages: Messages, **ending: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt))
+        return self.family.encode(self.text(messages, **ending))
 
     def rendered(
         self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool
@@ -77,14 +77,23 @@ class Bound:
             marker = self._marker_ids[text] = self.family.encode(text)
         return [*marker, *self.family.encode(after)]
 
-    def text(self, messages: Messages, *, add_generation_prompt: bool = False) -> str:
-        """Return the text of `messages`."""
+    def text(
+        self,
+        messages: Messages,
+        *,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
+    ) -> str:
+        """Return the text of `messages`; see `Family.text`."""
+        if continue_final_message and add_generation_prompt:
+            raise InputError(
+                "continue_final_message: the last message stays open, so no generation prompt can follow it"
+            )
         seen = self.prepared(messages, add_generation_prompt=add_generation_prompt)
-        return self.render(seen, add_generation_prompt=add_generation_prompt)
-
-    def open_text(self, messages: Messages, name: str) -> str:
-        """Return the text of `messages`, ending where the field `name` of the last one ends."""
-        marked = continuation(self.prepared(messages), name, self.template.source.text)
+        if not continue_final_message:
+            return self.render(seen, add_generation_prompt=add_generation_prompt)
+        name = "content" if continue_final_message is True else continue_final_message
+        marked = continuation(seen, name, self.template.source.text)
         return marked.cut(self.render(marked.messages, add_generation_prompt=False))
 
     def prepared(self, messages: Messages, *, add_generation_prompt: bool = False) -> list[dict[str, Any]]:
@@ -237,47 +246,7 @@ class Family(RenderingFamily[Bound]):
             clock=datetime.now if clock is None else clock,
         )
 
-    @staticmethod
-    def of(
-        tokenizer: Any,
-        *,
-        template: str | None = None,
-        stop_ids: Sequence[int] | None = None,
-        generation_config: Any = None,
-        refusals: tuple[type[Exception], ...] = (),
-    ) -> TokenizerFamily:
-        """Return a family that renders and tokenizes with a tokenizer or processor in memory.
-
-        It asks the object itself, so that what was changed in it counts. Of a processor, the tokenizer in it
-        encodes the text that the processor's template writes; as in engines, no special token is added.
-        An error that the template's own code raises is a `TemplateRefused`; other errors pass through.
-
-            family = Family.of(AutoTokenizer.from_pretrained("Qwen/Qwen3-8B"))
-            step_ids = family.tokenize_fn(tools=tools)(messages, add_generation_prompt=True)
-
-        Args:
-            tokenizer: A tokenizer or processor of `transformers`, or any object with its method
-                `apply_chat_template`. Do not change it afterwards, except for its chat template.
-            template: A template's name where the object has several, or a template's text; None: the one
-                that the object would use.
-            stop_ids: The ids that end a turn. None: those of `generation_config`; without one, those of
-                `generation_config.json` if the object's `name_or_path` is a local folder with that file;
-                else the `eos_token_id`. Nothing is downloaded.
-            generation_config: A model's generation config, or what its JSON file holds.
-            refusals: Exceptions by which an `apply_chat_template` that uses no Jinja template rejects
-                messages.
-
-        Raises:
-            InputError: The object has no `apply_chat_template`, or a stop id is invalid.
-            FolderError: Its folder's `generation_config.json` is malformed.
-        """
-        return TokenizerFamily.of(
-            tokenizer,
-            template=template,
-            stop_ids=stop_ids,
-            generation_config=generation_config,
-            refusals=refusals,
-        )
+    of = TokenizerFamily.of
 
     def with_templates(self, sources: Mapping[str, Source], limits: TemplateLimits | None = None) -> Self:
         """Return a family with other templates, by name, and with the same tokenizer."""
@@ -314,42 +283,6 @@ class Family(RenderingFamily[Bound]):
         if tokenizer is self.tokenizer and size == self.vocab_size:
             return digest
         return text_digest(self.tokenizer.to_str())  # takes up to a second
-
-    def text(
-        self,
-        messages: Messages,
-        *,
-        tools: Objects = None,
-        documents: Objects = None,
-        add_generation_prompt: bool = False,
-        continue_final_message: bool | str = False,
-        **template_args: Any,
-    ) -> str:
-        """Render `messages` to text; raises `TemplateRefused` where the template rejects them.
-
-        Args:
-            messages: The conversation.
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            add_generation_prompt: Whether the text ends with the beginning of an assistant's turn.
-            continue_final_message: Whether the last message stays open at the end of its content; or the
-                name of the field at whose end it stays open.
-            template_args: Further variables for the template. They hide special tokens of the same name.
-        """
-        if continue_final_message and add_generation_prompt:
-            raise InputError(
-                "continue_final_message: the last message stays open, so no generation prompt can follow it"
-            )
-        bound = self._bind(RenderArgs.of(tools, documents, template_args))
-        if not continue_final_message:
-            return bound.text(messages, add_generation_prompt=add_generation_prompt)
-        return bound.open_text(
-            messages, "content" if continue_final_message is True else continue_final_message
-        )
-
-    def ids(self, messages: Messages, **options: Any) -> list[int]:
-        """Return the ids of `messages`; `options` are those of `text`."""
-        return self.encode(self.text(messages, **options))
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`. A special token in it is one id; no token is added around it."""

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from attrs import define, evolve, field, frozen
 
 import tito_core
-from tito_core import Bridge, InputError, Policy, TokenizeFn, answer, render_key, suffix_ids
+from tito_core import Bridge, InputError, Policy, answer, render_key, suffix_ids
 from tito_core.media.ranges import PlaceholderIds, Placeholders
 from tito_core.policy import STRICT
 from tito_core.seams.probe import bare_profile_questions, probe
@@ -29,7 +29,8 @@ from .profile_cache import ProfileCache
 from .stored_profile import StoredProfile
 from .template_values import plain, plain_objects
 
-Objects = Sequence[Mapping[str, Any]] | None
+Messages = Sequence[Mapping[str, Any]]
+Objects = Messages | None
 T = TypeVar("T")
 
 _OF_BRIDGE = frozenset(("tokenize_fn", "stop_ids", "profile", "suffix"))
@@ -52,7 +53,7 @@ class RenderArgs:
     template_args: Mapping[str, Any]
 
     @classmethod
-    def of(cls, tools: Objects, documents: Objects, template_args: Mapping[str, Any]) -> Self:
+    def of(cls, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> Self:
         """Return copies of what the caller passed; raises `InputError` for what is not JSON data."""
         copies = {name: plain(value, name) for name, value in sorted(template_args.items())}
         return cls(plain_objects(tools, "tools"), plain_objects(documents, "documents"), copies)
@@ -73,8 +74,20 @@ class RenderArgs:
         return render_key(self.tools, args) if self.tools or args else None
 
 
-class BoundTemplate(TokenizeFn, Protocol):
+class BoundTemplate(Protocol):
     """A `TokenizeFn` that knows what its answers depend on."""
+
+    def __call__(self, messages: Messages, *, add_generation_prompt: bool, **ending: Any) -> list[int]:
+        """Return the ids of `messages`."""
+
+    def text(
+        self,
+        messages: Messages,
+        *,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
+    ) -> str:
+        """Return the text of `messages`."""
 
     @property
     def template_words(self) -> tuple[str, ...]:
@@ -207,32 +220,49 @@ class RenderingFamily(ABC, Generic[F]):
     def _with_rules(self, rules: MessageRules) -> Self:
         """Return the family with other rules."""
 
-    def tokenize_fn(self, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> F:
-        """Return the `tito_core.TokenizeFn` of `tools`, `documents` and `template_args`; see `text`.
+    def rendering(
+        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
+    ) -> Rendering[F]:
+        """Return a rendering, which can be asked for its function, suffix, profile and bridges.
+
+        Equal arguments give the same rendering. The other methods take the same arguments.
+
+        Args:
+            tools: Tools that the template renders, None for none; JSON schemas, not Python functions.
+            documents: Documents that the template renders, None for none.
+            template_args: Further variables for the template. They hide special tokens of the same name.
+
+        Raises:
+            InputError: Something is not JSON data.
+        """
+        args = RenderArgs.of(tools=tools, documents=documents, **template_args)
+        known = self._kept.get(args.name)
+        if known is not None:
+            return known
+        if len(self._kept) >= _KEPT:
+            self._kept.clear()
+        return self._kept.setdefault(args.name, Rendering(args, self._bind(args), self.stop_ids))
+
+    def tokenize_fn(self, **rendering: Any) -> F:
+        """Return the `tito_core.TokenizeFn` of a rendering; the arguments are those of `rendering`.
 
         Equal arguments give the same function.
         """
-        return self._rendering(tools, documents, template_args).tokenize_fn
+        return self.rendering(**rendering).tokenize_fn
 
-    def suffix(
-        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
-    ) -> tuple[int, ...]:
+    def suffix(self, **rendering: Any) -> tuple[int, ...]:
         """Return the ids that close an assistant turn: `tito_core.suffix_ids`, asked once per rendering.
 
         Args:
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            template_args: Further variables for the template.
+            rendering: The arguments of `rendering`.
 
         Raises:
             InputError: The template loses an assistant's content, so that no turn of it can be located.
             TemplateRefused: It rejects the questions.
         """
-        return self._rendering(tools, documents, template_args).suffix()
+        return self.rendering(**rendering).suffix()
 
-    def profile(
-        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
-    ) -> StoredProfile:
+    def profile(self, **rendering: Any) -> StoredProfile:
         """Return the profile of a rendering, asked once; it grows with the cases that conversations have.
 
         It is kept in this process and in a file below the user's cache folder, or below `TITO_CACHE`. The
@@ -242,43 +272,21 @@ class RenderingFamily(ABC, Generic[F]):
         With tools or arguments the profile has a key, and serves steps of that key only (see `render_key`).
 
         Args:
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            template_args: Further variables for the template.
+            rendering: The arguments of `rendering`.
 
         Raises:
             InputError: The template loses an assistant's content, so that no turn of it can be located.
             TemplateRefused: It rejects the questions.
         """
-        return self._rendering(tools, documents, template_args).profile()
-
-    def grown_profile(
-        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
-    ) -> StoredProfile:
-        """Return what conversations have learned of a rendering, kept in a file as `profile` is.
-
-        Nothing but the close is asked for, so that a conversation may begin at once; `profile` asks more.
-
-        Args:
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            template_args: Further variables for the template.
-
-        Raises:
-            InputError: The template loses an assistant's content, so that no turn of it can be located.
-            TemplateRefused: It rejects the questions.
-        """
-        return self._rendering(tools, documents, template_args).grown_profile()
+        return self.rendering(**rendering).profile()
 
     def bridge(
         self,
         *,
-        tools: Objects = None,
-        documents: Objects = None,
         policy: Policy = STRICT,
         spans: bool = True,
         media: PlaceholderIds | None = None,
-        **template_args: Any,
+        **rendering: Any,
     ) -> Bridge:
         """Return the `tito_core.Bridge` of a rendering, for callers that hold ids and new messages.
 
@@ -286,36 +294,56 @@ class RenderingFamily(ABC, Generic[F]):
         that a later process need not ask again.
 
         Args:
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
             policy: What to do with cut turns and odd stops.
             spans: Whether to ask which ids belong to which new message.
             media: The ids that the template writes for a medium, such as `{"image": [151655]}`; None refuses
                 conversations with media.
-            template_args: Further variables for the template.
+            rendering: The arguments of `rendering`.
 
         Raises:
             InputError: The template loses an assistant's content, so that no turn of it can be located; or an
                 argument of `Bridge` that the family sets itself.
             TemplateRefused: It rejects the questions.
         """
-        for name in _OF_BRIDGE & template_args.keys():
+        for name in _OF_BRIDGE & rendering.keys():
             raise InputError(f"{name}: the family sets it itself; make a Bridge to give another one")
-        placeholders = Placeholders.of(media)
-        return self._rendering(tools, documents, template_args).bridge(
-            policy, spans=spans, media=placeholders
-        )
+        return self.rendering(**rendering).bridge(policy, spans=spans, media=Placeholders.of(media))
 
-    def _rendering(
-        self, tools: Objects, documents: Objects, template_args: Mapping[str, Any]
-    ) -> Rendering[F]:
-        args = RenderArgs.of(tools, documents, template_args)
-        known = self._kept.get(args.name)
-        if known is not None:
-            return known
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        return self._kept.setdefault(args.name, Rendering(args, self._bind(args), self.stop_ids))
+    def text(
+        self,
+        messages: Messages,
+        *,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
+        **rendering: Any,
+    ) -> str:
+        """Render `messages` to text; raises `TemplateRefused` where the template rejects them.
+
+        Args:
+            messages: The conversation.
+            add_generation_prompt: Whether the text ends with the beginning of an assistant's turn.
+            continue_final_message: Whether the last message stays open at the end of its content; or the
+                name of the field at whose end it stays open.
+            rendering: The arguments of `rendering`.
+        """
+        bound, ending = self._bound(add_generation_prompt, continue_final_message, **rendering)
+        return bound.text(messages, **ending)
+
+    def ids(self, messages: Messages, **options: Any) -> list[int]:
+        """Return the ids of `messages`; `options` are those of `text`."""
+        bound, ending = self._bound(**options)
+        return bound(messages, **ending)
+
+    def _bound(
+        self,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool | str = False,
+        **rendering: Any,
+    ) -> tuple[F, dict[str, Any]]:
+        """Return a rendering's function, and how a text ends; some processors do not know the second way."""
+        open_at = {"continue_final_message": continue_final_message} if continue_final_message else {}
+        bound = self._bind(RenderArgs.of(**rendering))
+        return bound, {"add_generation_prompt": add_generation_prompt, **open_at}
 
     @abstractmethod
     def _bind(self, args: RenderArgs) -> F:

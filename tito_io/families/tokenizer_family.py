@@ -23,12 +23,10 @@ from .images import CollapsedPrompt, ExpandedPrompt, ImageCall, P, WithImages, w
 from .preprocessing.engines import UNCHANGED
 from .preprocessing.message_rules import MessageRules
 from .preprocessing.preparation import Preparation
-from .rendering import Objects, RenderArgs, Rendering, RenderingFamily, text_from
+from .rendering import Messages, RenderArgs, Rendering, RenderingFamily, text_from
 from .stop_ids import configured_stop_ids, eos_ids
 from .template_values import plain_messages
 from .template_words import words_in
-
-Messages = Sequence[Mapping[str, Any]]
 
 _RESERVED = frozenset(
     {
@@ -143,12 +141,36 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         cls,
         tokenizer: Any,
         *,
-        template: str | None,
-        stop_ids: Sequence[int] | None,
-        generation_config: Any,
-        refusals: tuple[type[Exception], ...],
-    ) -> Self:
-        """Make a family; the arguments are those of `Family.of`."""
+        template: str | None = None,
+        stop_ids: Sequence[int] | None = None,
+        generation_config: Any = None,
+        refusals: tuple[type[Exception], ...] = (),
+    ) -> TokenizerFamily:
+        """Return a family that renders and tokenizes with a tokenizer or processor in memory.
+
+        It asks the object itself, so that what was changed in it counts. Of a processor, the tokenizer in it
+        encodes the text that the processor's template writes; as in engines, no special token is added.
+        An error that the template's own code raises is a `TemplateRefused`; other errors pass through.
+
+            family = Family.of(AutoTokenizer.from_pretrained("Qwen/Qwen3-8B"))
+            step_ids = family.tokenize_fn(tools=tools)(messages, add_generation_prompt=True)
+
+        Args:
+            tokenizer: A tokenizer or processor of `transformers`, or any object with its method
+                `apply_chat_template`. Do not change it afterwards, except for its chat template.
+            template: A template's name where the object has several, or a template's text; None: the one
+                that the object would use.
+            stop_ids: The ids that end a turn. None: those of `generation_config`; without one, those of
+                `generation_config.json` if the object's `name_or_path` is a local folder with that file;
+                else the `eos_token_id`. Nothing is downloaded.
+            generation_config: A model's generation config, or what its JSON file holds.
+            refusals: Exceptions by which an `apply_chat_template` that uses no Jinja template rejects
+                messages.
+
+        Raises:
+            InputError: The object has no `apply_chat_template`, or a stop id is invalid.
+            FolderError: Its folder's `generation_config.json` is malformed.
+        """
         known = ChatTokenizer.of(tokenizer, template, refusals)
         if stop_ids is not None and generation_config is not None:
             raise InputError("stop_ids and generation_config: give one of them, they name the same ids")
@@ -163,47 +185,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         """Number of tokens, with the added ones."""
         return len(self.tokenizer.encodes)
 
-    def text(
-        self,
-        messages: Messages,
-        *,
-        tools: Objects = None,
-        documents: Objects = None,
-        add_generation_prompt: bool = False,
-        continue_final_message: bool | str = False,
-        **template_args: Any,
-    ) -> str:
-        """Render `messages` to text; raises `TemplateRefused` where the template rejects them.
-
-        Args:
-            messages: The conversation.
-            tools: Tools that the template renders, None for none; JSON schemas, not Python functions.
-            documents: Documents that the template renders, None for none.
-            add_generation_prompt: Whether the text ends with the beginning of an assistant's turn.
-            continue_final_message: Whether the last message stays open at the end of its content; or the
-                name of the field at whose end it stays open.
-            template_args: Further variables for the template.
-        """
-        bound = self._bind(RenderArgs.of(tools, documents, template_args))
-        return bound.text(messages, **_ending(add_generation_prompt, continue_final_message))
-
-    def ids(
-        self,
-        messages: Messages,
-        *,
-        tools: Objects = None,
-        documents: Objects = None,
-        add_generation_prompt: bool = False,
-        continue_final_message: bool | str = False,
-        **template_args: Any,
-    ) -> list[int]:
-        """Return the ids of `messages`; the arguments are those of `text`."""
-        bound = self._bind(RenderArgs.of(tools, documents, template_args))
-        return bound(messages, **_ending(add_generation_prompt, continue_final_message))
-
-    def placeholders(
-        self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
-    ) -> dict[str, list[int]]:
+    def placeholders(self, **rendering: Any) -> dict[str, list[int]]:
         """Return the ids that the template writes for an image, as `try_stitch` and `Bridge` take them.
 
         They are those of a token that the processor or its tokenizer names, such as `image_token`, and that
@@ -211,11 +193,9 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         with images are refused.
 
         Args:
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            template_args: Further variables for the template.
+            rendering: The arguments of `rendering`.
         """
-        run = self._rendering(tools, documents, template_args).placeholder(self.tokenizer.image_tokens)
+        run = self.rendering(**rendering).placeholder(self.tokenizer.image_tokens)
         return {} if run is None else {"image": list(run)}
 
     def expand(
@@ -242,11 +222,8 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         messages: Messages,
         images: Sequence[Any],
         *,
-        tools: Objects = None,
-        documents: Objects = None,
-        add_generation_prompt: bool = True,
         processor_args: Mapping[str, Any] | None = None,
-        **template_args: Any,
+        **options: Any,
     ) -> ExpandedPrompt | Refusal:
         """Return the ids of a conversation that continues no step, with the ids of its images.
 
@@ -255,45 +232,35 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
         Args:
             messages: The conversation; an image is known by its `uuid`, or by its bytes in a data URL.
             images: All its images, in their order, as the processor takes them.
-            tools: Tools that the template renders, None for none.
-            documents: Documents that the template renders, None for none.
-            add_generation_prompt: Whether the ids end with the beginning of an assistant's turn.
             processor_args: Further arguments of the processor's call, such as `{"return_tensors": "pt"}`.
-            template_args: Further variables for the template.
+            options: The arguments of `collapsed_prompt`.
 
         Raises:
             InputError: There are more or fewer images than in the messages, or the family has no processor.
             TemplateRefused: The template rejects the messages.
         """
         call = ImageCall(self.tokenizer, processor_args or {})
-        found = self.collapsed_prompt(
-            messages,
-            tools=tools,
-            documents=documents,
-            add_generation_prompt=add_generation_prompt,
-            **template_args,
-        )
+        found = self.collapsed_prompt(messages, **options)
         return found if isinstance(found, Refusal) else call.first(found, images)
 
     def collapsed_prompt(
-        self,
-        messages: Messages,
-        *,
-        tools: Objects = None,
-        documents: Objects = None,
-        add_generation_prompt: bool = True,
-        **template_args: Any,
+        self, messages: Messages, *, add_generation_prompt: bool = True, **rendering: Any
     ) -> CollapsedPrompt | Refusal:
         """Return the ids of a conversation that continues no step, with a placeholder for each image.
 
-        No image is needed. The arguments are those of `first_prompt`.
+        No image is needed.
+
+        Args:
+            messages: The conversation; an image is known by its `uuid`, or by its bytes in a data URL.
+            add_generation_prompt: Whether the ids end with the beginning of an assistant's turn.
+            rendering: The arguments of `rendering`.
 
         Raises:
             TemplateRefused: The template rejects the messages.
         """
-        named = self.placeholders(tools=tools, documents=documents, **template_args)
+        named = self.placeholders(**rendering)
         placeholders = Placeholders(tuple((name, tuple(ids)) for name, ids in named.items()))
-        bound = self.tokenize_fn(tools=tools, documents=documents, **template_args)
+        bound = self.tokenize_fn(**rendering)
         plain = [dict(message) for message in messages]
         media = media_of(plain)
         unfit = unplaced(media, placeholders)
@@ -324,12 +291,6 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
                 " leave it out, and name a template in Family.of"
             )
         return TokenizerBound(self.tokenizer, args, self.rules, self.clock)
-
-
-def _ending(add_generation_prompt: bool, continue_final_message: bool | str) -> dict[str, Any]:
-    """Return the arguments that say how a text ends; some processors do not know the second one."""
-    further = {"continue_final_message": continue_final_message} if continue_final_message else {}
-    return {"add_generation_prompt": add_generation_prompt, **further}
 
 
 def _own_stop_ids(tokenizer: Any) -> tuple[int, ...]:

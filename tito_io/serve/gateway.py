@@ -25,6 +25,7 @@ from tito_io.engines.protocol import Engine, Rendering
 from tito_io.engines.replies.spelling import Spelling
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
+from tito_io.families.stored_profile import StoredProfile
 from tito_io.fields import json_kind
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
@@ -312,7 +313,10 @@ def _words(family: Family) -> frozenset[str]:
 
 async def _stored(family: Family, rendering: Rendering) -> KnownRendering:
     """Return what earlier processes learned of a rendering, kept where `Family` keeps its profiles."""
-    find = partial(family.grown_profile, tools=rendering.tools or None, **rendering.template_args)
+
+    def find() -> StoredProfile:
+        return family.rendering(tools=rendering.tools or None, **rendering.template_args).grown_profile()
+
     try:
         stored = await anyio.to_thread.run_sync(find)
     except (InputError, TemplateRefused):  # a turn says so when it asks

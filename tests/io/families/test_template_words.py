@@ -85,7 +85,7 @@ def test_functions_of_a_family_and_its_profiles_have_the_words(tmp_path: Path) -
     assert words_of(family.tokenize_fn()) == words
     assert words_of(InThread(family.tokenize_fn())) == words
     assert family.profile().words == words
-    assert family.grown_profile().words == words
+    assert family.rendering().grown_profile().words == words
 
 
 @pytest.mark.parametrize(
