@@ -13,15 +13,14 @@ import orjson
 
 from tests.io.engines.llamacpp.recorded import EXCHANGES, Replayed
 from tests.io.engines.miles.miles_server import Fake
+from tests.io.engines.routes import IDS, ROUTES, Route, Served, right_answer, written
 from tests.io.engines.sglang import sglang_server
-from tests.io.engines.test_malformed import CASES, Case
 from tests.io.engines.vllm import test_derender, vllm_server
 from tito_core import TitoError
 from tito_io.engines.http_engine import HttpEngine
 from tito_io.engines.miles import MilesRouter, MilesSession
 from tito_io.engines.protocol import Delta, Rendering, Sampling
 from tito_io.engines.vllm import GENERATE
-from tito_io.engines.vllm.routes import TOKENS
 from tito_io.engines.wire import Wire
 
 from .target import Parser, Target
@@ -39,7 +38,7 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-def run(work: Coroutine[Any, Any, object]) -> object:
+def run(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine in the one event loop of this process."""
     return _runner().run(work)
 
@@ -76,16 +75,18 @@ async def _render(engine: Any) -> object:
     return await engine.render(HELLO, Rendering(), add_generation_prompt=True)
 
 
-def _sent(case: Case) -> bytes:
-    return case.response(case.events).content
+def _served(route: Route) -> Responder:
+    return lambda answer: Served(route, change=lambda _: answer).engine()
 
 
-def _case_parsers(kind: str) -> Iterator[tuple[str, tuple[Parser, bytes]]]:
-    """Yield the parsers of the turns that `test_malformed` has of an engine."""
-    for name, case in CASES.items():
-        if name.partition(" ")[0] == kind:
-            ask = _turn(watched=case.streamed)
-            yield name, (reads(case.engine, ask, streamed=case.streamed), _sent(case))
+def _route_parsers(kind: str) -> Iterator[tuple[str, tuple[Parser, bytes]]]:
+    """Yield the parsers of turns by each route of an engine, whole and streamed."""
+    for name, route in ROUTES.items():
+        ways = (False,) if "stream" in route.lacks else (False, True)
+        for streamed in ways if name.split()[0] == kind else ():
+            seed = written(run(right_answer(route, streamed=streamed)), streamed=streamed).content
+            parser = reads(_served(route), _turn(IDS, watched=streamed), streamed=streamed)
+            yield f"{name}{' streamed' * streamed}", (parser, seed)
 
 
 def _vllm(path: str, others: Mapping[str, Any] | None = None, **options: Any) -> Responder:
@@ -106,12 +107,8 @@ DERENDERING = _vllm(GENERATE, {"/version": {"version": "0.33.0"}}, route="derend
 DETOKENIZING = _vllm("/detokenize", {GENERATE: vllm_server.generate_answer()}, route="generate")
 
 VLLM: Mapping[str, tuple[Parser, bytes]] = {
-    **dict(_case_parsers("vllm")),
+    **dict(_route_parsers("vllm")),
     "derender": (reads(DERENDERING, _turn((1, 2))), orjson.dumps(test_derender.answer())),
-    "tokens": (
-        reads(_vllm(TOKENS, route="tokens"), _turn()),
-        orjson.dumps(vllm_server.chat_answer()),
-    ),
     "tagged": (reads(_vllm("/v1/completions"), _turn()), orjson.dumps(TAGGED)),
     "messages": (reads(_vllm("/v1/chat/completions"), _chat), orjson.dumps(vllm_server.chat_answer())),
     "models": (
@@ -123,7 +120,7 @@ VLLM: Mapping[str, tuple[Parser, bytes]] = {
     "version": (reads(_vllm("/version"), lambda engine: engine.version()), b'{"version":"0.32.0"}'),
 }
 SGLANG: Mapping[str, tuple[Parser, bytes]] = {
-    **dict(_case_parsers("sglang")),
+    **dict(_route_parsers("sglang")),
     "messages": (reads(_sglang("/v1/chat/completions"), _chat), orjson.dumps(sglang_server.chatted())),
     "facts": (
         reads(_sglang("/server_info"), lambda engine: engine.facts()),
@@ -151,7 +148,7 @@ def _llamacpp_models(answer: httpx2.Response) -> Any:
 
 
 LLAMACPP: Mapping[str, tuple[Parser, bytes]] = {
-    **dict(_case_parsers("llamacpp")),
+    **dict(_route_parsers("llamacpp")),
     "models": (
         reads(_llamacpp_models, lambda engine: engine.models()),
         orjson.dumps(EXCHANGES["models"]["response"]),
@@ -242,7 +239,7 @@ TARGETS = (
         for name, parsers in (
             ("vllm", VLLM),
             ("sglang", SGLANG),
-            ("dynamo", dict(_case_parsers("dynamo"))),
+            *((name, dict(_route_parsers(name))) for name in ("dynamo", "lmdeploy", "tensorrt-llm")),
             ("llamacpp", LLAMACPP),
             ("miles", MILES),
             ("safetensors", SAFETENSORS),

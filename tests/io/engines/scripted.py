@@ -29,10 +29,19 @@ class Script:
     Attributes:
         ids: The ids, the stop token included.
         finish: Why it ends, in the server's word.
+        stop: The id or the string that ends it, where the server names that.
     """
 
     ids: tuple[int, ...] = (*spelled("Yes."), END)
     finish: str = "stop"
+    stop: int | str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text that a server shows, without what ends it."""
+        by_id = self.finish == "stop" and not isinstance(self.stop, str)
+        text = MODEL.decode(self.ids[:-1] if by_id else self.ids)
+        return text.removesuffix(self.stop) if isinstance(self.stop, str) else text
 
     @property
     def logprobs(self) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ import attrs
 import httpx2
 import orjson
 
-from tests.io.engines.scripted import END, MODEL, YES, Script, Streamed
+from tests.io.engines.scripted import END, MODEL, YES, Script
 from tito_io.engines.lmdeploy import LMDeploy
 
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -58,12 +58,8 @@ class Server:
         logprobs_mode: None where the engine was started without log-probabilities.
         models: The names that it lists; the first is the base model, others are adapters.
         key: The API key that it wants.
-        sleeping: Whether it sleeps.
-        fails: The error event with which a stream breaks after its first id.
-        hangs: Whether a stream stops after its first id.
         dropped: Keys of an answer's `meta_info` that are changed.
         asked: The bodies of the requests to `/generate`.
-        bodies: The streams that were sent.
     """
 
     script: Script = YES
@@ -71,12 +67,8 @@ class Server:
     logprobs_mode: str | None = "raw_logprobs"
     models: Sequence[str] = ("m",)
     key: str | None = None
-    sleeping: bool = False
-    fails: Mapping[str, Any] | None = None
-    hangs: bool = False
     dropped: Mapping[str, Any] = attrs.field(factory=dict)
     asked: list[dict[str, Any]] = attrs.field(factory=list)
-    bodies: list[Streamed] = attrs.field(factory=list)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request."""
@@ -89,8 +81,6 @@ class Server:
             return httpx2.Response(200, json={"object": "list", "data": cards})
         if route != ("POST", "/generate"):
             return httpx2.Response(404, json={"detail": "Not Found"})
-        if self.sleeping:  # utils/server_utils.py:37
-            return refused(503, "Engine is sleeping; call POST /wakeup before inference", "server_error")
         body = orjson.loads(request.content)
         self.asked.append(body)
         return self._rejected(request, body) or self._sampled(body)
@@ -172,13 +162,9 @@ class Server:
 
     def _stream(self, pieces: Sequence[Mapping[str, Any]]) -> httpx2.Response:
         """Return events: each has what is new (openai/endpoints/generate.py:228)."""
-        events: list[Any] = list(pieces)
-        if self.fails is not None:
-            events = [events[0], {"error": self.fails}]  # the stream ends as others do
-        parts = [b"data: " + orjson.dumps(event) + b"\n\n" for event in events]
-        streamed = Streamed(parts[:1] if self.hangs else [*parts, b"data: [DONE]\n\n"], self.hangs)
-        self.bodies.append(streamed)
-        return httpx2.Response(200, stream=streamed, headers={"content-type": "text/event-stream"})
+        content = b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in pieces)
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, content=content + b"data: [DONE]\n\n", headers=headers)
 
 
 def served(server: Server | None = None, **options: Any) -> tuple[LMDeploy, Server]:

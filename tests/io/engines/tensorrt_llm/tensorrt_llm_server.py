@@ -14,7 +14,7 @@ import attrs
 import httpx2
 import orjson
 
-from tests.io.engines.scripted import END, MODEL, YES, Script, Streamed
+from tests.io.engines.scripted import END, MODEL, YES, Script
 from tito_io.engines.tensorrt_llm import TensorRTLLM
 
 FIELDS = frozenset(
@@ -46,23 +46,15 @@ class Server:
         scripts: What it samples: as many turns as are requested, at most.
         context: The most ids of prompt and completion (`max_seq_len`).
         returns_ids: Whether its completions have ids, which older ones do not.
-        fails: Whether a stream breaks after its first id.
-        hangs: Whether a stream stops after its first id.
         changed: Keys of a whole answer's choices that are changed.
-        counted: Keys of the usage that are changed.
         asked: The bodies of the requests to `/v1/completions`.
-        bodies: The streams that were sent.
     """
 
     scripts: Sequence[Script] = (YES,)
     context: int = 200
     returns_ids: bool = True
-    fails: bool = False
-    hangs: bool = False
     changed: Mapping[str, Any] = attrs.field(factory=dict)
-    counted: Mapping[str, Any] = attrs.field(factory=dict)
     asked: list[dict[str, Any]] = attrs.field(factory=list)
-    bodies: list[Streamed] = attrs.field(factory=list)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request."""
@@ -147,7 +139,7 @@ class Server:
     def _usage(self, sampled: int, body: Mapping[str, Any]) -> dict[str, Any]:
         prompt = len(body["prompt"])
         counts = {"prompt_tokens": prompt, "total_tokens": prompt + sampled, "completion_tokens": sampled}
-        return {**counts, "prompt_tokens_details": {"cached_tokens": 3}, **self.counted}
+        return {**counts, "prompt_tokens_details": {"cached_tokens": 3}}
 
     def _top(self) -> dict[str, Any]:
         return {
@@ -170,13 +162,9 @@ class Server:
             piece = {**whole, "token_ids": whole["token_ids"] and [index], "logprobs": logprobs, **ends}
             events.append({**self._top(), "choices": [piece], "usage": None})
         events.append({**self._top(), "choices": [], "usage": self._usage(len(ids), body)})
-        if self.fails:  # openai_server.py, completion_generator
-            said = {"message": "Generation failed", "type": "server_error", "code": None, "param": None}
-            events = [events[0], {"error": said}]
-        parts = [b"data: " + orjson.dumps(event) + b"\n\n" for event in events]
-        streamed = Streamed(parts[:1] if self.hangs else [*parts, b"data: [DONE]\n\n"], self.hangs)
-        self.bodies.append(streamed)
-        return httpx2.Response(200, stream=streamed, headers={"content-type": "text/event-stream"})
+        content = b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, content=content + b"data: [DONE]\n\n", headers=headers)
 
 
 def served(server: Server | None = None, **options: Any) -> tuple[TensorRTLLM, Server]:
