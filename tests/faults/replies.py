@@ -13,6 +13,7 @@ REPLIES = partial(
     plugins=("anyio.pytest_plugin",),
 )
 STREAMS = partial(REPLIES, suites=("tests/io/dialects/test_streams.py",))
+LAWS = partial(REPLIES, suites=("tests/io/engines/test_laws.py",))
 
 FAULTS = (
     REPLIES(
@@ -42,7 +43,25 @@ FAULTS = (
         """            object.__setattr__(self, "notices", (*self.notices, ROUNDED))
 """,
         "",
-        suites=("tests/io/engines/vllm/test_replies.py",),
+        suites=("tests/io/engines/test_laws.py",),
+    ),
+    LAWS(
+        "vLLM's answer may be to another prompt",
+        "engines/replies/shapes.py",
+        "        check.echo(seen, sent)\n",
+        "",
+    ),
+    LAWS(
+        "SGLang's answer may be to another prompt",
+        "engines/sglang/replies.py",
+        "check.echo(prompt, question.sent)",
+        "pass",
+    ),
+    LAWS(
+        "Dynamo's answer may be to another prompt",
+        "engines/dynamo/replies.py",
+        "            check.echo(prompt, sent)\n",
+        "            pass\n",
     ),
     REPLIES(
         "ids of calls are longer than Mistral's templates take",

@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
 import attrs
 import httpx2
 import pytest
 
 from tests.engines.dynamo import describe
-from tests.io.engines.dynamo.dynamo_server import DONE, ENDED, PROMPT, Turn, chunk_bytes, events, flat, mocked
+from tests.io.engines.dynamo.dynamo_server import DONE, PROMPT, Turn, chunk_bytes, events, flat, mocked
 from tito_core import InputError
-from tito_io.engines.dynamo import CHAT, Dynamo, DynamoNotice
+from tito_io.engines.dynamo import Dynamo, DynamoNotice
 from tito_io.engines.dynamo.requests import Route
 from tito_io.engines.protocol import (
-    AbortedError,
     Delta,
     InvalidReplyError,
     OverlongError,
@@ -243,102 +241,12 @@ async def test_dynamo_trap_07_a_grammar_that_ends_the_engine_is_its_failure() ->
         await asked(lambda *_: failed)
 
 
-async def test_dynamo_trap_08_the_end_mark_is_no_success() -> None:
-    """A killed worker: an error among the events, and then the end mark."""
-    seen: list[Delta] = []
-    with pytest.raises(ServerError, match="503") as caught:
-        await asked(broken(ENDED), seen=seen)
-    partial = caught.value.partial
-    assert partial is not None
-    assert (partial.prompt_ids, partial.completion_ids) == (PROMPT, (7, 8))
-    assert (partial.logprobs, partial.finish_reason) == ((-0.5, -0.5), "abort")
-    assert [delta.ids for delta in seen] == [(7,), (8,)]
-
-
-async def test_dynamo_trap_08_a_turn_without_its_end_is_aborted() -> None:
-    with pytest.raises(AbortedError) as caught:
-        await asked(broken(b""), seen=[])
-    assert caught.value.partial is not None
-    assert caught.value.partial.completion_ids == (7, 8)
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_dynamo_trap_08_a_model_that_is_gone_is_an_outage_and_no_refusal(streamed: bool) -> None:
     with pytest.raises(ServerError, match="no worker"):
         await asked(lambda *_: httpx2.Response(404), seen=[] if streamed else None)
     with pytest.raises(RequestError, match="404"):
         await asked(lambda *_: flat(404, "Model not found"))
-
-
-def broken(end: bytes) -> Any:
-    """Return what answers with two ids and then with `end`."""
-
-    def answer(path: str, body: Mapping[str, Any]) -> httpx2.Response:
-        turn = Turn(ids=(7, 8, 9))
-        return events(*map(chunk_bytes, turn.chunks(path, turn.whole(path, body))[:2]), end, DONE)
-
-    return answer
-
-
-class Endless(httpx2.AsyncByteStream):
-    """A stream of one chunk that does not end; it knows when it was closed."""
-
-    def __init__(self) -> None:
-        self.closed = anyio.Event()
-
-    async def __aiter__(self) -> Any:
-        turn = Turn(ids=(7, 8, 9))
-        yield chunk_bytes(turn.chunks(CHAT, turn.whole(CHAT, {"logprobs": True}))[0])
-        await anyio.sleep_forever()
-
-    async def aclose(self) -> None:
-        self.closed.set()
-
-    def answer(self, *_: object) -> httpx2.Response:
-        """Answer a request with it."""
-        return httpx2.Response(200, stream=self, headers={"content-type": "text/event-stream"})
-
-
-async def test_dynamo_trap_09_giving_up_closes_the_connection() -> None:
-    """That is what the engine stops for."""
-
-    async def watch(_: Delta) -> None:
-        scope.cancel()
-
-    stream = Endless()
-    engine, _ = mocked(stream.answer)
-    with anyio.CancelScope() as scope:
-        await engine.from_ids(PROMPT, Sampling(), watch=watch)
-    assert stream.closed.is_set()
-
-
-async def test_dynamo_trap_09_a_watcher_that_fails_closes_it_too() -> None:
-    async def watch(_: Delta) -> None:
-        raise LookupError
-
-    stream = Endless()
-    engine, _ = mocked(stream.answer)
-    with pytest.raises(LookupError) as caught:
-        await engine.from_ids(PROMPT, Sampling(), watch=watch)
-    assert stream.closed.is_set()
-    assert caught.value.__traceback__, "which keeps alive what is not closed by itself"
-
-
-@pytest.mark.parametrize("ids", [(), (-1,), (1.5,), (2**70,), (True,)])
-async def test_dynamo_trap_10_what_is_no_id_is_not_sent(ids: Any) -> None:
-    """Dynamo says `Invalid request` of most of these, and prompts with nothing for none at all."""
-    engine, mock = mocked()
-    with pytest.raises(InputError):
-        await engine.from_ids(ids, Sampling())
-    assert mock.asked == []
-
-
-async def test_dynamo_trap_10_an_id_of_another_vocabulary_is_not_sent(family: Family) -> None:
-    for options in ({"family": family}, {"vocab_size": family.vocab_size}):
-        engine, mock = mocked(**options)
-        with pytest.raises(InputError, match="not in the vocabulary"):
-            await engine.from_ids((1, family.vocab_size), Sampling())
-        assert mock.asked == []
 
 
 @pytest.mark.parametrize(
@@ -406,13 +314,6 @@ async def test_trap_34_a_log_probability_that_comes_a_chunk_later_is_of_its_id()
     assert [delta.logprobs for delta in seen] == [(-0.1,), None, None]
 
 
-async def test_trap_34_ids_lost_behind_a_parser_are_found_out() -> None:
-    with pytest.raises(InvalidReplyError, match="5 counted sampled ids"):
-        await asked(Turn(ids=(7, 8, 9), engine=None, usage=(3, 5)))
-    with pytest.raises(InvalidReplyError, match="other ids than the frontend"):
-        await asked(Turn(ids=(7, 8, 9), engine={"completion_token_ids": [7, 8, 8, 8, 9]}))
-
-
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("seen", [None, []])
 @pytest.mark.parametrize("values", [(-0.5,), ()])
@@ -430,11 +331,6 @@ async def test_trap_35_log_probabilities_that_do_not_fit_are_refused(
 
 async def test_trap_35_the_worker_may_have_the_log_probabilities_that_the_frontend_has_not() -> None:
     assert (await asked(Turn(ids=(7, 8), logprobs=(-0.5,)))).logprobs == (-0.5, -0.5)
-
-
-async def test_trap_35_a_sentinel_is_no_log_probability() -> None:
-    assert (await asked(Turn(ids=(7, 8), logprobs=(-1e30, -1.0)))).logprobs == (None, -1.0)
-    assert (await asked(Turn(ids=(7, 8), logprobs=(-1.0000000150474662e30, -1.0)))).logprobs == (None, -1.0)
 
 
 @pytest.mark.parametrize("route", ROUTES)

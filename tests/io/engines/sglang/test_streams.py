@@ -14,7 +14,6 @@ from tests.io.engines.sglang.sglang_server import (
     PROMPT,
     Mock,
     chatted,
-    completed,
     generated,
     mocked,
     stream,
@@ -25,7 +24,6 @@ from tito_io.engines.protocol import (
     Delta,
     EngineError,
     InvalidReplyError,
-    OverlongError,
     Rendering,
     Reply,
     Sampling,
@@ -33,7 +31,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.calls import ABORT
-from tito_io.engines.sglang.requests import CHAT, COMPLETIONS, GENERATE
+from tito_io.engines.sglang.requests import CHAT, GENERATE
 
 pytestmark = pytest.mark.anyio
 
@@ -88,29 +86,6 @@ async def test_trap_27_a_stream_may_repeat_itself_or_not_sglang(events: list[Any
     assert reply.logprobs == (-0.5,) * 3
 
 
-@pytest.mark.parametrize("before", [[], CUMULATIVE[:2]])
-@pytest.mark.parametrize(
-    "breaking",
-    [
-        {"finish_reason": "stop"},
-        {"finish_reason": ["stop"]},
-        {"output_token_logprobs": 5},
-        {"output_token_logprobs": [5, 6, 7]},
-        {"output_token_logprobs": [[], [], []]},
-        {"output_token_logprobs": {"a": 1}},
-        {"completion_tokens": "3"},
-    ],
-)
-async def test_an_event_that_is_malformed_is_refused(before: list[Any], breaking: dict[str, Any]) -> None:
-    last = event(IDS, "ab", 3, STOP)
-    last["meta_info"] |= breaking
-    _, error = await watched([*before, last])
-    assert isinstance(error, InvalidReplyError)
-    if before:
-        assert error.partial is not None
-        assert error.partial.completion_ids[:2] == (7, 8)
-
-
 @pytest.mark.parametrize(
     ("before", "last"),
     [
@@ -156,29 +131,6 @@ async def test_a_stream_that_does_not_add_up_is_refused(events: list[Any], told:
     if events and "meta_info" in events[0] and "index" not in events[0]:
         assert error.partial is not None
         assert error.partial.completion_ids == (7,)
-
-
-async def test_a_stream_that_breaks_keeps_what_came() -> None:
-    _, error = await watched(CUMULATIVE[:2], done=False)
-    assert isinstance(error, UnreachableError)
-    assert error.partial is not None
-    assert (error.partial.prompt_ids, error.partial.completion_ids) == (PROMPT, (7, 8))
-    assert (error.partial.logprobs, error.partial.text) == ((-0.5, -0.5), "ab")
-    assert (error.partial.finish_reason, error.partial.truncated) == ("abort", True)
-    _, early = await watched([], done=False)
-    assert isinstance(early, UnreachableError)
-    assert early.partial is None
-
-
-async def test_trap_16_an_error_in_a_stream_that_claims_success_sglang() -> None:
-    said = "The input (2100 tokens) is longer than the model's context length (2048 tokens)."
-    inner = {"message": said, "type": "invalid_request_error", "code": 400, "retryable": False}
-    _, error = await watched([{"error": inner}])
-    assert isinstance(error, OverlongError)
-    _, late = await watched([*CUMULATIVE[:1], {"error": {**inner, "message": "no", "code": 500}}])
-    assert isinstance(late, EngineError)
-    assert late.partial is not None
-    assert late.partial.completion_ids == (7,)
 
 
 async def test_several_turns_are_told_apart() -> None:
@@ -264,32 +216,6 @@ async def test_a_chat_that_breaks_before_its_ids_has_none_to_keep() -> None:
     with pytest.raises(UnreachableError) as caught:
         await engine.from_ids(PROMPT, Sampling(), watch=watch)
     assert caught.value.partial is None
-
-
-async def test_a_streamed_completion_says_its_ids_as_they_come() -> None:
-    def piece(place: int, **more: Any) -> dict[str, Any]:
-        logprobs = {"token_logprobs": [-0.5], "tokens": ["x"], "text_offset": [-1]}
-        return chunk(text="hi"[place], token_ids=[7 + place], **{"logprobs": logprobs, **more})
-
-    chunks = [
-        piece(0, prompt_token_ids=list(PROMPT)),
-        piece(1, finish_reason="stop", matched_stop=8),
-        CHUNKS[-1],
-    ]
-    engine, mock = mocked({COMPLETIONS: stream(chunks)}, route="completions")
-    told: list[Delta] = []
-
-    async def watch(delta: Delta) -> None:
-        told.append(delta)
-
-    reply = await engine.from_ids(PROMPT, Sampling(), watch=watch)
-    assert [(delta.ids, delta.logprobs, delta.text) for delta in told] == [
-        ((7,), (-0.5,), "h"),
-        ((8,), (-0.5,), "i"),
-    ]
-    whole = await mocked({COMPLETIONS: completed()}, route="completions")[0].from_ids(PROMPT, Sampling())
-    assert (reply.completion_ids, reply.logprobs) == (whole.completion_ids, whole.logprobs)
-    assert mock.bodies(COMPLETIONS)[0]["stream_options"] == {"include_usage": True}
 
 
 # Leaving.

@@ -98,12 +98,6 @@ async def test_no_extra_key_may_part_ids_from_answers(name: str) -> None:
         await generating(generate_answer()).from_ids(PROMPT, Sampling(extra={name: 1}))
 
 
-@pytest.mark.parametrize("count", [0, -1, True, 1.5])
-async def test_a_number_of_turns_that_is_none_is_refused(count: Any) -> None:
-    with pytest.raises(InputError, match=r"Sampling\.n"):
-        await generating(generate_answer()).from_ids(PROMPT, Sampling(n=count))
-
-
 # Log-probabilities of either shape.
 
 
@@ -147,11 +141,6 @@ async def test_an_older_server_repeats_no_ids_and_counts_them() -> None:
     answer["usage"]["prompt_tokens"] = 2
     with pytest.raises(InvalidReplyError, match="2 counted prompt ids for 3"):
         await generating(answer).from_ids(PROMPT, Sampling())
-
-
-async def test_trap_14_a_server_that_saw_other_ids_is_found_out() -> None:
-    with pytest.raises(InvalidReplyError, match="the engine saw other prompt ids"):
-        await generating(generate_answer(prompt=(4, 5, 9))).from_ids(PROMPT, Sampling())
 
 
 # Texts.

@@ -120,14 +120,6 @@ async def test_a_turn_may_take_what_is_left_of_the_context(
     assert mock.bodies(path)[0]["max_tokens"] == sent
 
 
-@pytest.mark.parametrize("length", [50, 51, 1000])
-async def test_a_prompt_that_fills_the_context_is_refused_before_it_is_sent(length: int) -> None:
-    engine, mock = mocked()
-    with pytest.raises(OverlongError, match=f"the prompt has {length} ids, and the model takes 50"):
-        await engine.from_ids([1] * length, Sampling())
-    assert [path for path, _ in mock.asked] == ["/v1/models"]
-
-
 async def test_the_last_id_of_the_context_can_be_sampled() -> None:
     engine, mock = mocked({COMPLETIONS: completion_answer([7], prompt=[1] * 49, finish_reason="length")})
     reply = await engine.from_ids([1] * 49, Sampling())
@@ -204,16 +196,6 @@ def test_an_address_that_is_none_is_named(base_url: str) -> None:
         VLLM(base_url)
 
 
-async def test_the_key_goes_along() -> None:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        assert request.headers["authorization"] == "Bearer secret"
-        return httpx2.Response(200, json={"version": "1"})
-
-    assert (
-        await VLLM("http://mock", api_key="secret", transport=httpx2.MockTransport(answer)).version() == "1"
-    )
-
-
 async def test_the_only_model_is_found_and_asked_for_once() -> None:
     engine, mock = mocked({COMPLETIONS: completion_answer()})
     for _ in range(3):
@@ -258,21 +240,6 @@ async def test_no_extra_key_may_part_ids_from_answers(name: str) -> None:
     assert not mock.bodies(CHAT) + mock.bodies(COMPLETIONS)
 
 
-@pytest.mark.parametrize("ids", [[], [-1], [1.5], ["1"], "12", [True], [2**40], None])
-async def test_what_is_no_prompt_is_not_sent(ids: Any) -> None:
-    engine, mock = mocked()
-    with pytest.raises(InputError, match="ids"):
-        await engine.from_ids(ids, Sampling())
-    assert not mock.asked
-
-
-async def test_an_id_outside_a_known_vocabulary_is_not_sent() -> None:
-    engine, mock = mocked(vocab_size=100)
-    with pytest.raises(InputError, match="100 is not in the vocabulary of 100"):
-        await engine.from_ids([99, 100], Sampling())
-    assert not mock.asked
-
-
 @pytest.mark.parametrize("wanted", [0, -4])
 async def test_a_turn_of_no_ids_is_not_asked_for(wanted: int) -> None:
     engine, mock = mocked()
@@ -296,13 +263,6 @@ def test_a_route_that_is_none_is_named() -> None:
         VLLM("http://127.0.0.1:8000", route="messages")  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(InputError, match="output_format is 'sindarin'"):
         VLLM("http://127.0.0.1:8000", output_format="sindarin")  # type: ignore[arg-type]  # likewise
-
-
-async def test_nothing_is_asked_twice() -> None:
-    engine, mock = mocked({COMPLETIONS: httpx2.Response(429, json={"error": "busy"})})
-    with pytest.raises(RequestError, match="ask again later"):
-        await engine.from_ids(PROMPT, Sampling())
-    assert len(mock.bodies(COMPLETIONS)) == 1
 
 
 async def test_the_connections_can_be_closed() -> None:

@@ -25,14 +25,12 @@ from tito_core.seams.profile import Profile
 from tito_io.client.conversation import Conversation
 from tito_io.client.turn import Route
 from tito_io.engines.protocol import (
-    EmptyReplyError,
     EngineAnswer,
     InvalidReplyError,
     OverlongError,
     Rendering,
     RequestError,
     Sampling,
-    ServerError,
     UnsupportedError,
 )
 from tito_io.engines.replies.invariants import Check
@@ -58,16 +56,6 @@ def answer_of(route: str, ids: tuple[int, ...] = (7, 8), **parts: Any) -> dict[s
 def engine_of(route: Any, answer: Any) -> Any:
     """Return an engine that gets this answer, and its mock."""
     return mocked({PATHS[route]: answer}, route=route)
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_traps_08_and_09_ids_past_a_stop_string_are_kept(route: str) -> None:
-    """The text is shorter than its ids, and nothing is made of that."""
-    parts = {"content": "he"} if PATHS[route] in (CHAT, TOKENS) else {"text": "he"}
-    answer = answer_of(route, (104, 101, 108, 108, 111), stop_reason="llo", **parts)
-    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(stop=("llo",)))
-    assert reply.completion_ids == (104, 101, 108, 108, 111)
-    assert (reply.text, reply.stop_reason, reply.finish_reason) == ("he", "llo", "stop")
 
 
 async def test_trap_10_a_stop_string_inside_a_thought_ends_no_sentence() -> None:
@@ -97,23 +85,6 @@ async def test_traps_12_13_17_19_24_what_would_part_ids_from_answers_is_not_sent
     with pytest.raises(InputError, match=name):
         await engine.from_ids(PROMPT, Sampling(extra={name: value}))
     assert not mock.bodies(PATHS[route])
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_trap_11_a_turn_of_no_ids_is_not_asked_for(route: str) -> None:
-    engine, mock = engine_of(route, answer_of(route))
-    with pytest.raises(InputError, match="max_tokens"):
-        await engine.from_ids(PROMPT, Sampling(max_tokens=0))
-    assert not mock.bodies(PATHS[route])
-
-
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("seen", [(5, 6), (4, 5, 6, 6), (4, 5, 7)])
-async def test_traps_13_and_14_a_prompt_that_was_cut_or_replaced_is_found_out(
-    route: str, seen: tuple[int, ...]
-) -> None:
-    with pytest.raises(InvalidReplyError, match="the engine saw other prompt ids"):
-        await engine_of(route, answer_of(route, prompt=seen))[0].from_ids(PROMPT, Sampling())
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -208,37 +179,6 @@ async def test_trap_38_a_turn_that_samples_nothing_is_a_turn(route: str) -> None
         assert not reply.message["content"]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_trap_39_turns_are_told_by_their_index(route: str) -> None:
-    answer = several(answer_of(route, (7,)), answer_of(route, (8, 9)), answer_of(route, (6, 5, 4)))
-    answer["choices"].reverse()
-    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=3))
-    assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7,), (8, 9), (6, 5, 4)]
-    assert {tuple(one.prompt_ids) for one in (reply, *reply.siblings)} == {PROMPT}
-    assert reply.usage.completion_tokens == 6, "of all, and the prompt once"
-    assert reply.usage.prompt_tokens == 3
-
-
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("indexes", [(0, 0), (1, 2), (0, 2), (None, 1), ("0", "1")])
-async def test_trap_39_indexes_that_say_nothing_are_refused(route: str, indexes: tuple[Any, Any]) -> None:
-    answer = several(answer_of(route, (7,)), answer_of(route, (8,)))
-    for choice, index in zip(answer["choices"], indexes, strict=True):
-        choice["index"] = index
-    with pytest.raises(InvalidReplyError):
-        await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=2))
-
-
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("n", [1, 3])
-async def test_trap_39_another_number_of_turns_is_refused(route: str, n: int) -> None:
-    answer = several(answer_of(route, (7,)), answer_of(route, (8,)))
-    with pytest.raises(InvalidReplyError, match=f"2 choices for {n} turns"):
-        await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(n=n))
-    with pytest.raises(EmptyReplyError):
-        await engine_of(route, {**answer, "choices": []})[0].from_ids(PROMPT, Sampling(n=n))
-
-
 async def test_trap_39_every_turns_prompt_is_compared() -> None:
     answer = several(completion_answer((7,)), completion_answer((8,), prompt=(4, 5, 7)))
     with pytest.raises(InvalidReplyError, match="the engine saw other prompt ids"):
@@ -263,22 +203,3 @@ async def test_trap_39_several_turns_after_messages() -> None:
     reply = await engine.from_messages(HELLO, Rendering(), Sampling(n=2))
     assert mock.bodies(CHAT)[0]["n"] == 2
     assert [one.completion_ids for one in (reply, *reply.siblings)] == [(7,), (8, 9)]
-
-
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
-@pytest.mark.parametrize("route", ROUTES)
-async def test_trap_40_nothing_is_sampled_twice(route: str, status: int) -> None:
-    engine, mock = engine_of(
-        route, httpx2.Response(status, json={"error": "busy"}, headers={"retry-after": "0"})
-    )
-    with pytest.raises((RequestError, ServerError)):
-        await engine.from_ids(PROMPT, Sampling())
-    asked = [path for path, _ in mock.asked if path in PATHS.values()]
-    assert asked == [PATHS[route]]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_trap_42_sentinels_are_no_values(route: str) -> None:
-    answer = answer_of(route, (1, 2, 3, 4), logprobs=(-9999.0, -1e30, None, -0.25))
-    reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling())
-    assert reply.logprobs == (None, None, None, -0.25)
