@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tito_io.engines.names import ENGINES
 from tito_io.engines.refused import refused_name
 
 if TYPE_CHECKING:
@@ -61,20 +62,6 @@ class StoredFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         return Path("/dev/stdin" if str(value) == "-" else str(super().convert(value, param, ctx)))
-
-
-ENGINES: Mapping[str, str] = {
-    "embedded": "a seeded sampler of random text, without a server",
-    "vllm": "vLLM's OpenAI-compatible server",
-    "sglang": "SGLang's server",
-    "dynamo": "NVIDIA Dynamo's frontend; needs --family",
-    "llamacpp": "llama.cpp's server; needs --family or --gguf",
-    "lmdeploy": "LMDeploy's server; needs --family",
-    "tensorrt-llm": "TensorRT-LLM's server (trtllm-serve); needs --family",
-    "miles": "a session server of Miles, which keeps the ids itself",
-}
-"""The engines of `tito_io.engines.registry`, in words; adapters take a while to import, and --help has time
-for none."""
 
 
 class EngineName(click.Choice[str]):
@@ -175,7 +162,7 @@ engine = click.option(
     type=EngineName(list(ENGINES)),
     default="embedded",
     show_default=True,
-    help=f"The inference engine that samples. {choices(ENGINES)}",
+    help=f"The inference engine that samples. {choices({name: one.words for name, one in ENGINES.items()})}",
 )
 base_url = click.option(
     "--base-url",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,6 +10,7 @@ import attrs
 from tito_core import InputError
 from tito_io.families.family import Family
 
+from .names import ENGINES
 from .protocol import Engine, UnsupportedError
 from .refused import refused_name
 
@@ -55,9 +56,9 @@ class EngineOptions:
             raise InputError(f"--engine {engine} needs --base-url URL")
         return self.base_url
 
-    def folder(self, engine: str, why: str = "it has no route that renders") -> Family:
-        """Return the model's folder; raises `InputError` where none was passed."""
-        if self.family is None:
+    def folder(self, engine: str, why: str) -> Family | None:
+        """Return the model's folder; raises `InputError` where there is none, and one is needed."""
+        if self.family is None and why:
             raise InputError(f"--engine {engine} needs --family: {why}, so that is done here")
         return self.family
 
@@ -81,49 +82,6 @@ def _embedded(address: EngineOptions) -> Engine:
     return embedded(seed=address.seed)
 
 
-def _vllm(address: EngineOptions) -> Engine:
-    from .vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
-
-    return VLLM(address.where("vllm"), **address.connection)
-
-
-def _sglang(address: EngineOptions) -> Engine:
-    from .sglang import SGLang  # noqa: PLC0415  # one engine, chosen at run time
-
-    return SGLang(address.where("sglang"), family=address.family, **address.connection)
-
-
-def _dynamo(address: EngineOptions) -> Engine:
-    from .dynamo import Dynamo  # noqa: PLC0415  # one engine, chosen at run time
-
-    where, family = address.where("dynamo"), address.folder("dynamo")
-    return Dynamo(where, family=family, **address.connection)
-
-
-def _llamacpp(address: EngineOptions) -> Engine:
-    from .llamacpp import LlamaCpp  # noqa: PLC0415  # one engine, chosen at run time
-
-    where = address.where("llamacpp")
-    family = address.folder(
-        "llamacpp", "the server's own renderer and tokenizer write other ids than the model's"
-    )
-    return LlamaCpp(where, family=family, **address.connection)
-
-
-def _lmdeploy(address: EngineOptions) -> Engine:
-    from .lmdeploy import LMDeploy  # noqa: PLC0415  # one engine, chosen at run time
-
-    where, family = address.where("lmdeploy"), address.folder("lmdeploy")
-    return LMDeploy(where, family=family, **address.connection)
-
-
-def _tensorrt_llm(address: EngineOptions) -> Engine:
-    from .tensorrt_llm import TensorRTLLM  # noqa: PLC0415  # one engine, chosen at run time
-
-    where, family = address.where("tensorrt-llm"), address.folder("tensorrt-llm")
-    return TensorRTLLM(where, family=family, **address.connection)
-
-
 def _miles(address: EngineOptions) -> Engine:
     from .miles import Miles  # noqa: PLC0415  # one engine, chosen at run time
 
@@ -135,16 +93,15 @@ def _miles(address: EngineOptions) -> Engine:
     )
 
 
-ENGINES: Mapping[str, Callable[[EngineOptions], Engine]] = {
-    "embedded": _embedded,
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "dynamo": _dynamo,
-    "llamacpp": _llamacpp,
-    "lmdeploy": _lmdeploy,
-    "tensorrt-llm": _tensorrt_llm,
-    "miles": _miles,
-}
+def _adapter(name: str, address: EngineOptions) -> Engine:
+    """Return an engine of the adapter that `ENGINES` names."""
+    row, where = ENGINES[name], address.where(name)
+    family = {} if row.family is None else {"family": address.folder(name, row.family)}
+    module, _, kind = row.adapter.partition(":")
+    engine: Engine = getattr(import_module(f".{module}", __package__), kind)(
+        where, **family, **address.connection
+    )
+    return engine
 
 
 def make_engine(name: str, address: EngineOptions) -> Engine:
@@ -167,4 +124,5 @@ def make_engine(name: str, address: EngineOptions) -> Engine:
             "--api-key (or TITO_API_KEY) has a space, a line's end or a letter that no header can carry: "
             "was more copied than the key?"
         )
-    return ENGINES[name](address)
+    made = {"embedded": _embedded, "miles": _miles}.get(name)
+    return _adapter(name, address) if made is None else made(address)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,9 +31,11 @@ from tests.io.engines.scripted import CALL, END, MODEL, YES, Heard, Script, Stre
 from tito_core import InputError, Message, Trajectory
 from tito_core.normalization.canonical import normalize
 from tito_io import client
+from tito_io.engines import wire
 from tito_io.engines.aborted_turns import AbortedTurns, OnAbort
 from tito_io.engines.family_engine import FamilyEngine
 from tito_io.engines.media import MediaUnsupportedError
+from tito_io.engines.names import ENGINES
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
@@ -49,7 +52,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
     UnsupportedError,
 )
-from tito_io.engines.registry import ENGINES, EngineOptions, make_engine
+from tito_io.engines.registry import EngineOptions, make_engine
 
 pytestmark = pytest.mark.anyio
 NO = Script(ids=(*spelled("No"), END))
@@ -222,10 +225,10 @@ async def test_turns_of_a_conversation_that_is_rendered_here_keep_their_ids(rout
 
 # An answer that does not hold together is refused.
 
-Path = tuple[Any, ...]
+Place = tuple[Any, ...]
 
 
-def places(value: Any, unread: Collection[str], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def places(value: Any, unread: Collection[str], path: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Yield every value of an answer with its place, but those under a name that is not read."""
     yield path, value
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -234,7 +237,7 @@ def places(value: Any, unread: Collection[str], path: Path = ()) -> Iterator[tup
             yield from places(one, unread, (*path, name))
 
 
-def put(values: Sequence[Any], path: Path, new: Any) -> list[Any]:
+def put(values: Sequence[Any], path: Place, new: Any) -> list[Any]:
     """Return values with another one at a place."""
     holder = changed = copy.deepcopy(list(values))
     for name in path[:-1]:
@@ -256,7 +259,7 @@ def instead(new: Sequence[Any]) -> Change:
     return lambda _: list(new)
 
 
-def everywhere(answer: Sequence[Any], path: Path, new: Any) -> list[Any]:
+def everywhere(answer: Sequence[Any], path: Place, new: Any) -> list[Any]:
     """Return an answer with another value at a place, of all events that have the same one there."""
     old = next(value for place, value in places(answer, ()) if place == path)
     changed = list(answer)
@@ -391,7 +394,7 @@ async def test_no_malformed_answer_gives_a_wrong_reply_or_an_error_of_python_s_o
                     nothing_is_wrong(reply, turn)
 
 
-def _repeats(path: Path) -> bool:
+def _repeats(path: Place) -> bool:
     """Whether a place is a further one of a list, whose first was looked at."""
     return any(type(name) is int and name > 0 for name in path[1:])
 
@@ -620,6 +623,16 @@ def named(engine: str) -> list[Route]:
 def test_every_engine_that_takes_ids_keeps_to_these_laws() -> None:
     """The embedded one is vLLM's adapter; Miles takes messages alone."""
     assert {name.split()[0] for name in ROUTES} == ENGINES.keys() - {"embedded", "miles"}
+
+
+def test_no_adapter_imports_another() -> None:
+    folder = Path(wire.__file__).parent
+    adapters = {one.parent.name for one in folder.glob("*/engine.py")} | {"in_process"}
+    assert len(adapters) > 7
+    imports = re.compile(r"^\s*(?:from|import) (?:tito_io\.engines\.|\.\.)(\w+)", re.MULTILINE)
+    for name in adapters:
+        for file in (folder / name).rglob("*.py"):
+            assert not set(imports.findall(file.read_text(encoding="utf-8"))) & (adapters - {name}), file
 
 
 @pytest.mark.parametrize("name", sorted({name.split()[0] for name in ROUTES}))

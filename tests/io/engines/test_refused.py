@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from tests.io.engines.scripted import MODEL, PROMPT
 from tito_io.cli.group import tito
 from tito_io.engines.llamacpp import LlamaCpp
+from tito_io.engines.names import ENGINES
 from tito_io.engines.protocol import Sampling, UnsupportedError
 from tito_io.engines.refused import OWNERS
-from tito_io.engines.registry import ENGINES, EngineOptions, make_engine
+from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.vllm import VLLM
 
 INSTEAD = r"use llama\.cpp's server with the same GGUF file: `--gguf FILE`"

@@ -16,8 +16,9 @@ import pytest
 
 from tests.io.engines.scripted import MODEL
 from tito_io.engines.in_process import transformers_model
+from tito_io.engines.names import ENGINES
 from tito_io.engines.protocol import Engine, Sampling
-from tito_io.engines.registry import ENGINES, EngineOptions, embedded, make_engine
+from tito_io.engines.registry import EngineOptions, embedded, make_engine
 from tito_io.engines.scores import score
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.vllm import VLLM

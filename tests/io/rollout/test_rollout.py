@@ -36,7 +36,7 @@ from tito_io.engines.protocol import (
     SampleRequest,
     ServerError,
 )
-from tito_io.engines.registry import ENGINES, EngineOptions, embedded
+from tito_io.engines.registry import EngineOptions, embedded
 from tito_io.engines.wrapper import EngineWrapper
 from tito_io.families.fast import fast_tokenizer
 from tito_io.rollout import command
@@ -471,10 +471,6 @@ def test_a_turn_is_written_to_a_file_as_it_comes(options: tuple[str, ...], tmp_p
             "note",
         ]
         assert [line.split()[:2] for line in written[2:4]] == [["1", "MITO"], ["2", "TITO"]]
-
-
-def test_the_engines_of_the_help_text_are_those_of_the_registry() -> None:
-    assert list(shared.ENGINES) == list(ENGINES)
 
 
 def test_the_fast_tokenizer_samples_the_same_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
