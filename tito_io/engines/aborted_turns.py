@@ -43,14 +43,8 @@ MINIMA = ("min_tokens", "min_new_tokens")
 """Engines' names for the least number of ids, of which a part has sampled some."""
 FROM_THE_START = frozenset(
     (
-        *(
-            "custom_logit_processor",
-            "custom_params",
-            "ebnf",
-            "frequency_penalty",
-            "json_schema",
-            "logits_processor",
-        ),
+        *("custom_logit_processor", "custom_params", "ebnf", "frequency_penalty", "json_schema"),
+        "logits_processor",
         *("bad_words", "presence_penalty", "regex", "repetition_detection", "repetition_ngram_size"),
         *("repetition_ngram_threshold", "stop_regex", "structural_tag"),
         *("structured_outputs", "thinking_token_budget"),

@@ -18,13 +18,14 @@ from .family_engine import FamilyEngine
 from .grammar import check_unconstrained
 from .http_engine import Connection, TurnAfterIds
 from .openai_fields import check_sampling
-from .protocol import EmptyReplyError, Reply, Sampling, UnsupportedError, Usage
+from .protocol import Delta, EmptyReplyError, Reply, Sampling, UnsupportedError, Usage
+from .replies.chunks import chunk_logprobs
 from .replies.invariants import Check
 from .replies.output_parser import OutputFormat
 from .replies.output_text import until_stop
 from .replies.stop_tokens import check_stop_token, may_stop
-from .replies.text_stream import Decode
-from .turn_request import Question, ReplyPart, TurnRequest, partial_reply
+from .replies.text_stream import Decode, TextStream
+from .turn_request import ChunkStream, Question, ReplyPart, TurnRequest, TurnStream, partial_reply
 
 DEFAULTS = Sampling()
 
@@ -70,9 +71,29 @@ def _is_given(sampling: Sampling, name: str) -> bool:
     return bool(getattr(sampling, name) != getattr(DEFAULTS, name))
 
 
+class TextlessChunks(ChunkStream):
+    """A stream whose chunks have ids and no text; the text is decoded here."""
+
+    def __init__(self, decode: Decode) -> None:
+        super().__init__()
+        self._text = TextStream(decode)
+
+    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
+        """Add a chunk; return what it brings."""
+        found = []
+        for delta, choice in zip(super().take(check, event), event.get("choices") or (), strict=True):
+            finish = choice.get("finish_reason")
+            if finish is None:
+                text = self._text.add(delta.ids)
+            else:
+                text = self._text.end_by_id(delta.ids, stopped=finish == "stop")
+            found.append(attrs.evolve(delta, text=text))
+        return found
+
+
 @attrs.frozen(kw_only=True)
 class IdsRequest(TurnRequest):
-    """One request for a turn; a subclass reads the answer.
+    """One request for a turn; a subclass reads the answer. Streams are read as OpenAI's chunks without text.
 
     Attributes:
         question: What was requested.
@@ -90,6 +111,15 @@ class IdsRequest(TurnRequest):
     def sent(self) -> Sequence[int]:
         """The prompt's ids. No answer repeats them, only their number."""
         return self.question.sent or ()
+
+    def open_stream(self) -> TurnStream:
+        """Return what puts a streamed answer together."""
+        return TextlessChunks(self.decode)
+
+    def partial(self, check: Check, body: Any) -> Reply | None:
+        """Return what was received of a turn when its stream broke; None where no id was received."""
+        parts = [(choice.get("token_ids") or (), chunk_logprobs(choice)) for choice in body["choices"]]
+        return self.received(check, parts, body)
 
     def check_end(self, check: Check, ids: tuple[int, ...], finish: str) -> None:
         """Demand that a turn has ids, and ends as they say."""
@@ -140,12 +170,14 @@ class IdsServer(FamilyEngine):
 
     Attributes:
         route: The route by which ids go in and come out.
+        keys: The keys that it takes, and what it cannot do.
         request: How an answer is read.
         no_grammar: Why a turn cannot be constrained.
     """
 
     needs_max_tokens = False
     route: ClassVar[str]
+    keys: ClassVar[Keys]
     request: ClassVar[type[IdsRequest]]
     no_grammar: ClassVar[str]
 
@@ -168,6 +200,7 @@ class IdsServer(FamilyEngine):
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Sample a turn by the route; the message is parsed here."""
         check_unconstrained(turn.sampling, self.title, self.no_grammar)
+        self.keys.check(self.title, turn.sampling, streamed=turn.watch is not None)
         body, parser = self._body(turn), await self.output_parser()
         watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
         request = self.request(

@@ -115,11 +115,7 @@ class TurnRequest:
         vLLM up to 0.31 ends an aborted stream like a finished one, but for the finish reason.
         """
         if any(choice.get("finish_reason") is None for choice in body["choices"]):
-            raise AbortedError(
-                f"{check.where}: the stream ended before its turn did: the engine aborted it",
-                check.answer,
-                where=check.where,
-            )
+            raise aborted(check, "the stream ended before its turn did: the engine aborted it")
 
     def partial(self, check: Check, body: Any) -> Reply | None:
         """Return what was received of a turn when its stream broke; None where no id was received."""
@@ -188,6 +184,14 @@ class TurnRequest:
     def check(self, answer: object) -> Check:
         """Return the checks of an answer."""
         return Check(self.where, EngineAnswer(200, answer), self.vocab_size)
+
+
+def aborted(check: Check, why: str, partial: Reply | None = None) -> AbortedError:
+    """Return the error for a turn that the engine aborted, with what was sampled of it."""
+    hint = "what was sampled is in `partial`"
+    error = AbortedError(f"{check.where}: {why}", check.answer, hint=hint, where=check.where)
+    error.partial = partial
+    return error
 
 
 def chunk_choices(check: Check, chunk: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ import attrs
 
 from tito_io.engines.ids_server import IdsRequest
 from tito_io.engines.protocol import (
-    AbortedError,
     Delta,
     Reply,
     RequestError,
@@ -24,9 +23,12 @@ from tito_io.engines.protocol import (
 from tito_io.engines.replies import sglang_meta
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.text_stream import Decode, TextStream
+from tito_io.engines.turn_request import aborted
 
 NO_LOGPROBS = "not enabled logprobs_mode"
 """What an engine answers that was started without them (`generate.py`, `check_request`)."""
+
+ABORTED = "the engine aborted the turn, on demand or to update its weights"
 
 
 @attrs.define
@@ -97,16 +99,14 @@ class GenerateRequest(IdsRequest):
     def check_ends(self, check: Check, body: Any) -> None:
         """Demand that a stream states why its turn ended."""
         if end_kind(check, body["meta_info"]) is None:
-            raise self._aborted(check, "the stream ended before its turn did")
+            raise aborted(check, f"the stream ended before its turn did: {ABORTED}")
 
     def read(self, check: Check, body: Any) -> Reply:
         """Return the reply that a whole answer holds."""
         ids, meta = check.ids(body, "output_ids"), check.get(body, "meta_info", dict)
         finish = check.finish_reason({"finish_reason": end_kind(check, meta)})
         if finish == "abort":
-            error = self._aborted(check, "the engine aborted the turn")
-            error.partial = self.partial(check, body)
-            raise error
+            raise aborted(check, ABORTED, self.partial(check, body))
         self.check_end(check, ids, finish)
         logprobs = sglang_meta.triples(check, meta, ids) if self.logprobs else None
         return self.turn(ids, finish, logprobs, self._usage(check, meta, len(ids)), body)
@@ -125,11 +125,3 @@ class GenerateRequest(IdsRequest):
         counted = check.get(meta, "completion_tokens", int)
         check.count("counted sampled ids", counted, "sampled ids", sampled)
         return Usage(prompt_tokens=prompt, completion_tokens=sampled)
-
-    def _aborted(self, check: Check, what: str) -> AbortedError:
-        return AbortedError(
-            f"{self.where}: {what}: the engine aborted it, on demand or to update its weights",
-            check.answer,
-            hint="what was sampled is in `partial`",
-            where=self.where,
-        )

@@ -14,11 +14,11 @@ import attrs
 from tito_core import Message
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.errors import fault
-from tito_io.engines.protocol import AbortedError, EmptyReplyError, EngineAnswer, Reply, Usage
+from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, Reply, Usage
 from tito_io.engines.replies import sglang_meta as meta
 from tito_io.engines.replies.experts import Routing, bare_experts
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.turn_request import Question
+from tito_io.engines.turn_request import Question, aborted
 
 from .requests import Route
 
@@ -289,14 +289,8 @@ def _reply(
     ]
     whole = attrs.evolve(first, siblings=tuple(others))
     if any(turn.finish_reason == "abort" for turn in turns):
-        error = AbortedError(
-            f"{check.where}: the engine aborted the turn, by request or as it shut down",
-            check.answer,
-            hint="what was sampled is in `partial`",
-            where=check.where,
-        )
-        error.partial = whole if any(turn.ids for turn in turns) else None
-        raise error
+        partial = whole if any(turn.ids for turn in turns) else None
+        raise aborted(check, "the engine aborted the turn, by request or as it shut down", partial)
     return whole
 
 

@@ -29,17 +29,8 @@ REASONING = "reasoning_content"
 OWNED = frozenset(
     (
         *("add_generation_prompt", "beam_width", "best_of", "chat_template_kwargs", "continue_final_message"),
-        *(
-            "audio_data",
-            "echo",
-            "image_data",
-            "input_embeds",
-            "input_ids",
-            "video_data",
-            "logprob_start_len",
-            "logprobs",
-            "max_completion_tokens",
-        ),
+        *("audio_data", "echo", "image_data", "input_embeds", "input_ids", "video_data"),
+        *("logprob_start_len", "logprobs", "max_completion_tokens"),
         *("max_new_tokens", "max_tokens", "messages", "model", "n", "no_stop_trim", "prompt"),
         *("return_completion_token_ids", "return_input_ids_in_sglext", "return_logprob", "return_meta_info"),
         *("return_output_ids_in_sglext", "return_prompt_token_ids", "return_text_in_logprobs"),

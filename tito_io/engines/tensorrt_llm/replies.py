@@ -6,48 +6,22 @@ only its length comes back (`serve/postprocess_handlers.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from tito_io.engines.ids_server import IdsRequest
-from tito_io.engines.protocol import AbortedError, Delta, Reply, Usage
-from tito_io.engines.replies.chunks import chunk_logprobs
+from tito_io.engines.protocol import Reply, Usage
 from tito_io.engines.replies.invariants import Check
-from tito_io.engines.replies.text_stream import Decode, TextStream
-from tito_io.engines.turn_request import ChunkStream
+from tito_io.engines.turn_request import aborted
 
 ABORTED = ("timeout", "not_finished")
 """Ends of a turn beside `stop`, `length` and `cancelled` (`executor/result.py`, `_handle_sequence`)."""
 
 
-class TextlessChunks(ChunkStream):
-    """A stream whose chunks have ids and no text; the text is decoded here."""
-
-    def __init__(self, decode: Decode) -> None:
-        super().__init__()
-        self._text = TextStream(decode)
-
-    def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
-        """Add a chunk; return what it brings."""
-        found = []
-        for delta, choice in zip(super().take(check, event), event.get("choices") or (), strict=True):
-            finish = choice.get("finish_reason")
-            if finish is None:
-                text = self._text.add(delta.ids)
-            else:
-                text = self._text.end_by_id(delta.ids, stopped=finish == "stop")
-            found.append(attrs.evolve(delta, text=text))
-        return found
-
-
 class CompletionRequest(IdsRequest):
     """One request for a turn."""
-
-    def open_stream(self) -> TextlessChunks:
-        """Return what puts a streamed answer together."""
-        return TextlessChunks(self.decode)
 
     def read(self, check: Check, body: Any) -> Reply:
         """Return the reply that a whole answer holds."""
@@ -63,14 +37,8 @@ class CompletionRequest(IdsRequest):
         first, *others = (self._turn(check, *pair, usage, body) for pair in zip(choices, ids, strict=True))
         reply = attrs.evolve(first, siblings=tuple(others))
         if any(turn.finish_reason == "abort" for turn in (first, *others)):
-            error = AbortedError(
-                f"{self.where}: the engine gave the turn up: it was cancelled, or its time was over",
-                check.answer,
-                hint="what was sampled is in `partial`",
-                where=self.where,
-            )
-            error.partial = reply if any(ids) else None
-            raise error
+            why = "the engine gave the turn up: it was cancelled, or its time was over"
+            raise aborted(check, why, reply if any(ids) else None)
         return reply
 
     def _turn(
@@ -95,8 +63,3 @@ class CompletionRequest(IdsRequest):
             return None
         values = check.get(check.get(choice, "logprobs", dict), "token_logprobs", list)
         return check.logprobs(values, count)
-
-    def partial(self, check: Check, body: Any) -> Reply | None:
-        """Return what was received of a turn when its stream broke; None where no id was received."""
-        parts = [(choice.get("token_ids") or (), chunk_logprobs(choice)) for choice in body["choices"]]
-        return self.received(check, parts, body)

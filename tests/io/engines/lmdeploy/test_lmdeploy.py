@@ -8,7 +8,7 @@ from tests.io.engines.lmdeploy.lmdeploy_server import Server, served
 from tests.io.engines.scripted import MODEL, PROMPT, YES, Heard, Script, spelled
 from tito_core import InputError
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.lmdeploy.requests import NEUTRAL, ROOM
+from tito_io.engines.lmdeploy.engine import NEUTRAL, ROOM
 from tito_io.engines.protocol import (
     AbortedError,
     AuthenticationError,
