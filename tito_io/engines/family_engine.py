@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar, Unpack
 
-from tito_core import Message
 from tito_io.families.family import Family
 
-from .family_render import check_family, family_as, family_ids
 from .http_engine import Connection, HttpEngine, ServedModel, sole_model
 from .media import rendered, unsupported
 from .protocol import Rendering, Reply, SampleRequest
-from .replies.output_parser import (
-    LocalTokenizer,
-    OutputFormat,
-    OutputParser,
-    check_format,
-    choose_parser,
-    with_messages,
-)
+from .replies.output_parser import OutputFormat, with_messages
+from .with_family import WithFamily
 
 
-class FamilyEngine(HttpEngine):
+class FamilyEngine(WithFamily, HttpEngine):
     """What these adapters share.
 
     Args:
@@ -54,6 +45,7 @@ class FamilyEngine(HttpEngine):
         InputError: `base_url`, `family` or `output_format` is invalid.
     """
 
+    family: Family
     title: ClassVar[str]
     checks_name = True
 
@@ -65,25 +57,8 @@ class FamilyEngine(HttpEngine):
         output_format: OutputFormat | None = None,
         **connection: Unpack[Connection],
     ) -> None:
-        check_format(output_format)
-        check_family(family)
+        self._take_family(family, output_format)
         super().__init__(base_url, **connection)
-        self.family = family
-        self._rendered = family_as(family, self)
-        self._output_format = output_format
-        self._chosen: OutputParser | None = None
-
-    async def render(
-        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
-    ) -> list[int]:
-        """Return the ids of messages, rendered in this process.
-
-        Raises:
-            TemplateRefused: The chat template rejects them.
-        """
-        return await family_ids(
-            self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
-        )
 
     async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages; they are rendered in this process, and go by ids.
@@ -100,14 +75,6 @@ class FamilyEngine(HttpEngine):
     async def _vocabulary_size(self) -> int:
         """Return how many ids there are."""
         return self.vocab_size or self.family.vocab_size
-
-    async def output_parser(self) -> OutputParser:
-        """Return what reads messages from ids; the vocabulary is asked once."""
-        if self._chosen is None:
-            self._chosen = await choose_parser(
-                LocalTokenizer(self.family), self._output_format, partial(family_ids, self.family)
-            )
-        return self._chosen
 
     async def _with_messages(self, reply: Reply, rendering: Rendering | None) -> Reply:
         """Return a reply with the message of each turn. The answer has no id from which to name its calls."""

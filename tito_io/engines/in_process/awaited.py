@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 
 from .base import Cancel, InProcessEngine
 from .event_loops import LoopRunner
@@ -21,22 +21,19 @@ class AwaitedEngine(InProcessEngine):
         """Yield what the object samples; closing it makes the object give the turn up."""
         raise NotImplementedError
 
-    def _loop_runner(self) -> LoopRunner:
-        """Return what runs coroutines in the object's event loop."""
+    def _loop(self) -> AbstractEventLoop:
+        """Return the event loop to which the object belongs."""
         raise NotImplementedError
 
     def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
-        failed: list[Exception] = []
-        sent = _sent(self._pieces(turn), pieces, failed)
-        future = self._loop_runner().start(sent, lambda: pieces.close(*failed))
-        return partial(future.cancel)
+        loop = self._loop()
+        if self._runner is None or self._runner.loop is not loop:
+            self._runner = LoopRunner(loop)
+        return self._runner.start(_sent(self._pieces(turn), pieces), pieces.close_after).cancel
 
 
-async def _sent(sampled: AsyncGenerator[Piece], pieces: Mailbox[Piece], failed: list[Exception]) -> None:
-    """Put every piece into the mailbox; leave an error in `failed`, which the caller raises."""
-    try:
-        async with aclosing(sampled):
-            async for piece in sampled:
-                pieces.put(piece)
-    except Exception as error:  # noqa: BLE001  # the caller raises it
-        failed.append(error)
+async def _sent(sampled: AsyncGenerator[Piece], pieces: Mailbox[Piece]) -> None:
+    """Put every piece into the mailbox."""
+    async with aclosing(sampled):
+        async for piece in sampled:
+            pieces.put(piece)

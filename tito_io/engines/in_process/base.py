@@ -8,15 +8,13 @@ checked like the answer of a server.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
 import anyio
 
-from tito_core import InputError, Message, TitoError
+from tito_core import InputError, TitoError
 from tito_io.engines.errors import Complaint
-from tito_io.engines.family_render import check_family, family_as, family_ids
 from tito_io.engines.grammar import (
     Format,
     GrammarMaker,
@@ -32,7 +30,6 @@ from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import (
     Engine,
     EngineError,
-    ModelLimits,
     OverlongError,
     Rendering,
     Reply,
@@ -43,15 +40,8 @@ from tito_io.engines.protocol import (
     UnsupportedError,
     Watch,
 )
-from tito_io.engines.replies.output_parser import (
-    Harmony,
-    LocalTokenizer,
-    OutputFormat,
-    OutputParser,
-    check_format,
-    choose_parser,
-    with_messages,
-)
+from tito_io.engines.replies.output_parser import Harmony, OutputFormat, OutputParser, with_messages
+from tito_io.engines.with_family import WithFamily
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
@@ -62,7 +52,7 @@ Cancel = Callable[[], object]
 """Makes the object give a turn up; it may be called from any thread, and after the turn's end."""
 
 
-class InProcessEngine(Engine):
+class InProcessEngine(WithFamily, Engine):
     """What the engines in this process share.
 
     Args:
@@ -90,21 +80,8 @@ class InProcessEngine(Engine):
     def __init__(
         self, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
-        check_format(output_format)
-        check_family(family)
-        self.family = family
-        self._rendered = family_as(family, self)
-        self._output_format = output_format
-        self._chosen: OutputParser | None = None
+        self._take_family(family, output_format)
         self._grammars = GrammarMaker(self.render)
-
-    async def render(
-        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
-    ) -> list[int]:
-        """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
-        return await family_ids(
-            self._rendered, messages, rendering, add_generation_prompt=add_generation_prompt
-        )
 
     async def sample(self, request: SampleRequest) -> Reply:
         """Sample a turn; messages are rendered with the family.
@@ -138,10 +115,6 @@ class InProcessEngine(Engine):
                 error.partial = answer.partial()
             raise
         return await with_messages(parser, reply, f"call-{uuid4().hex[:16]}", rendering=rendering)
-
-    async def limits(self) -> ModelLimits:
-        """Return the sizes that the model accepts."""
-        raise NotImplementedError
 
     # What a subclass writes.
 
@@ -235,14 +208,6 @@ class InProcessEngine(Engine):
                 f"{', '.join(sorted(self.extras))}. Nothing was sampled",
                 parameter="sampling",
             )
-
-    async def output_parser(self) -> OutputParser:
-        """Return what makes text and messages of ids, with the family's tokenizer."""
-        if self._chosen is None:
-            self._chosen = await choose_parser(
-                LocalTokenizer(self.family), self._output_format, partial(family_ids, self.family)
-            )
-        return self._chosen
 
 
 def failure(where: str, error: Exception) -> Exception:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
+from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
@@ -36,11 +37,13 @@ class LoopRunner:
     _thread: Thread | None = attrs.field(default=None, init=False)
     _waiting: list[Callable[[], object]] = attrs.field(factory=list, init=False)
 
-    def start(self, coroutine: Coroutine[Any, Any, None], over: Callable[[], object]) -> Future[None]:
+    def start(
+        self, coroutine: Coroutine[Any, Any, None], over: Callable[[Future[None]], object]
+    ) -> Future[None]:
         """Start a coroutine; to cancel the future cancels it.
 
-        `over` is called once it is done. Where it was the last one, the thread has left the loop before
-        that, so that the owner can run the loop.
+        `over` is called with the future once it is done. Where it was the last one, the thread has left the
+        loop before that, so that the owner can run the loop.
 
         Raises:
             UnsupportedError: The loop was closed.
@@ -57,7 +60,7 @@ class LoopRunner:
             if self._thread is None and self._other_loop():
                 self._thread = Thread(target=self._run, name="tito-event-loop", daemon=True)
                 self._thread.start()
-        future.add_done_callback(lambda _: self._end(over))
+        future.add_done_callback(lambda done: self._end(partial(over, done)))
         return future
 
     def _end(self, over: Callable[[], object]) -> None:
@@ -100,4 +103,6 @@ class LoopRunner:
 
 async def _finished(future: Future[None]) -> None:
     """Wait for a future; what it raises is for its caller."""
-    await asyncio.wait([asyncio.wrap_future(future)])
+    (done,), _ = await asyncio.wait([asyncio.wrap_future(future)])
+    if not done.cancelled():
+        done.exception()  # or asyncio reports that it was never retrieved

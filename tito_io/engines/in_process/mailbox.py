@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -46,6 +47,10 @@ class Mailbox(Generic[T]):
     def close(self, error: BaseException | None = None) -> None:
         """End the items, with an error that the receiver raises. Only the first call has an effect."""
         self._soon(partial(self._end, error))
+
+    def close_after(self, done: Future[Any]) -> None:
+        """End the items with what a future raised, if it did."""
+        self.close(None if done.cancelled() else done.exception())
 
     async def receive(self) -> T | None:
         """Return the next item; None at the end. Raises the error with which the items ended."""

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import Any
-
-import attrs
 
 from tito_io.engines.protocol import ModelLimits
 from tito_io.engines.replies.output_parser import OutputFormat
-from tito_io.engines.replies.stop_strings import found_stop
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
-from .base import Cancel, InProcessEngine
-from .mailbox import Mailbox
 from .objects import check_object
 from .packages import package
-from .turns import LocalTurn, Piece
+from .threaded import SampledRows, ThreadedEngine
+from .turns import LocalTurn
 
 EXTRAS = frozenset(("logits_processors", "min_p", "top_k", "top_p"))
 
 
-class MlxModel(InProcessEngine):
+class MlxModel(ThreadedEngine):
     """A model of `mlx-lm`, such as `mlx_lm.load` returns, in this process.
 
     `mlx_lm.generate.BatchGenerator` runs the model; the `n` turns of one request are a batch. Turns are
@@ -73,7 +67,6 @@ class MlxModel(InProcessEngine):
         )
         self.model = model
         self.context_length = context_length
-        self._thread: ThreadPoolExecutor | None = None
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts, as far as its arguments state them."""
@@ -81,12 +74,6 @@ class MlxModel(InProcessEngine):
         return ModelLimits(
             max_model_len=self.context_length or length, vocab_size=size or self.family.vocab_size
         )
-
-    async def aclose(self) -> None:
-        """End the thread; the model belongs to its owner."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
 
     def _stated(self, name: str) -> int | None:
         """Return a size from the model's arguments; of a model with images, from those of its text."""
@@ -96,97 +83,24 @@ class MlxModel(InProcessEngine):
         found = [value for value in (getattr(own, name, None), inner) if type(value) is int]
         return found[0] if found else None
 
-    def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
-        given_up = Event()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="tito-mlx")
-        future = self._thread.submit(self._sample, turn, pieces, given_up)
-        future.add_done_callback(lambda _: pieces.close())
-
-        def cancel() -> None:
-            given_up.set()
-            future.cancel()  # if its time has not come
-
-        return cancel
-
-    def _sample(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
-        try:
-            batch = Batch.of(self.model, turn, frozenset((*self.family.stop_ids, *turn.stop_ids)))
-            while batch.rows and not given_up.is_set():
-                for piece in batch.step(self.family.decode):
-                    pieces.put(piece)
-        except BaseException as error:  # noqa: BLE001  # the caller raises it
-            pieces.close(error)
-
-
-@attrs.define
-class Row:
-    """One of the `n` turns: all of its ids, and those that were not sent yet."""
-
-    index: int
-    ids: list[int] = attrs.field(factory=list)
-    new: list[tuple[int, float]] = attrs.field(factory=list)
-
-
-@attrs.define
-class Batch:
-    """The turns of one request that go on.
-
-    Attributes:
-        generator: mlx-lm's `BatchGenerator`.
-        turn: What to sample.
-        stops: Ids that end a turn.
-        rows: The turns by the generator's numbers.
-    """
-
-    generator: Any
-    turn: LocalTurn
-    stops: frozenset[int]
-    rows: dict[int, Row]
-
-    @classmethod
-    def of(cls, model: Any, turn: LocalTurn, stops: frozenset[int]) -> Batch:
-        """Begin to sample the turns of a request."""
-        generate = package("mlx_lm.generate")
-        count = turn.sampling.n
-        generator = generate.BatchGenerator(model, completion_batch_size=count, prefill_batch_size=count)
-        numbers = generator.insert(
+    def _sample(self, sampled: SampledRows) -> None:
+        turn, count = sampled.turn, sampled.turn.sampling.n
+        batch = package("mlx_lm.generate").BatchGenerator(
+            self.model, completion_batch_size=count, prefill_batch_size=count
+        )
+        numbers = batch.insert(
             [turn.ids.tolist() for _ in range(count)],
             [turn.max_tokens] * count,
             samplers=[sampler(turn, place) for place in range(count)],
             logits_processors=[list(turn.sampling.extra.get("logits_processors") or ())] * count,
         )
-        return cls(generator, turn, stops, {number: Row(place) for place, number in enumerate(numbers)})
-
-    def step(self, decode: Callable[[Any], str]) -> list[Piece]:
-        """Sample an id of each turn; return what is to be sent."""
-        found = [self._taken(one, decode) for one in self.generator.next_generated()]
-        return [piece for piece in found if piece is not None]
-
-    def _taken(self, one: Any, decode: Callable[[Any], str]) -> Piece | None:
-        """Add an id to its turn; return a piece where the turn is streamed or ends with it."""
-        row = self.rows[one.uid]
-        row.ids.append(one.token)
-        row.new.append((one.token, one.logprobs[one.token].item()))
-        reason, finish = self._end(row, decode)
-        if finish is None and not self.turn.stream:
-            return None
-        if finish is not None:
-            del self.rows[one.uid]
-            if one.finish_reason is None:  # the generator goes on with it
-                self.generator.remove([one.uid])
-        ids, logprobs = zip(*row.new, strict=True)
-        row.new.clear()
-        return Piece(index=row.index, ids=ids, logprobs=logprobs, finish_reason=finish, stop_reason=reason)
-
-    def _end(self, row: Row, decode: Callable[[Any], str]) -> tuple[int | str | None, str | None]:
-        """Return what ended a turn and how; two Nones where it goes on."""
-        if row.ids[-1] in self.stops:
-            return row.ids[-1], "stop"
-        found = found_stop(self.turn.sampling.stop, row.ids, decode)
-        if found is not None:
-            return found, "stop"
-        return None, "length" if len(row.ids) >= self.turn.max_tokens else None
+        places = {number: place for place, number in enumerate(numbers)}
+        while places and not sampled.given_up.is_set():
+            for one in batch.next_generated():
+                if sampled.add(places[one.uid], one.token, one.logprobs[one.token].item()):
+                    del places[one.uid]
+                    if one.finish_reason is None:  # the generator would go on with it
+                        batch.remove([one.uid])
 
 
 def sampler(turn: LocalTurn, place: int) -> Callable[[Any], Any]:

@@ -17,7 +17,6 @@ from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
 from .awaited import AwaitedEngine
-from .event_loops import LoopRunner
 from .objects import check_object
 from .turns import LocalTurn, Piece, local_check
 
@@ -113,11 +112,8 @@ class SglangEngine(AwaitedEngine):
             async for chunk in answer:
                 yield reader.piece(chunk)
 
-    def _loop_runner(self) -> LoopRunner:
-        loop = self.engine.tokenizer_manager.event_loop or self.engine.loop
-        if self._runner is None or self._runner.loop is not loop:
-            self._runner = LoopRunner(loop)
-        return self._runner
+    def _loop(self) -> Any:
+        return self.engine.tokenizer_manager.event_loop or self.engine.loop
 
 
 def arguments(turn: LocalTurn) -> dict[str, Any]:

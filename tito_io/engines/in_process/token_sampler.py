@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from threading import Event
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
 
-from tito_io.engines.replies.stop_strings import found_stop
-from tito_io.engines.replies.text_stream import Decode
-
 from .packages import package
-from .turns import LocalTurn, Piece
+from .threaded import SampledRows
 
 LogprobsMode = Literal["raw", "processed"]
 """`raw`: of the model's own distribution. `processed`: of the one that was sampled from."""
-
-
-@attrs.define
-class Row:
-    """One of the `n` turns: the ids that were not sent yet, and all of them."""
-
-    ids: list[int] = attrs.field(factory=list)
-    new: list[tuple[int, float]] = attrs.field(factory=list)
-    ended: bool = False
 
 
 @attrs.define(eq=False)
@@ -34,29 +21,16 @@ class TokenSampler:
     The step after a turn's end is not used: on a GPU, `generate` sees one step late that a turn has ended.
 
     Attributes:
-        turn: What to sample.
+        sampled: The turns, as they are sampled.
         choices: Temperature, top_k, top_p, min_p, repetition_penalty and logits_processor; None for none.
-        stops: Ids that end a turn.
-        decode: Returns the text of ids.
-        put: Takes what was sampled.
         logprobs: Which log-probabilities to report.
-        given_up: Set when the caller does not want the turn any more.
     """
 
-    turn: LocalTurn
+    sampled: SampledRows
     choices: Mapping[str, Any]
-    stops: frozenset[int]
-    decode: Decode
-    put: Callable[[Piece], None]
     logprobs: LogprobsMode
-    given_up: Event
-    rows: list[Row] = attrs.field(init=False)
     _generators: list[Any] = attrs.field(factory=list, init=False)
     _steps: tuple[list[Any], list[Any]] | None = attrs.field(default=None, init=False)
-
-    @rows.default
-    def _empty_rows(self) -> list[Row]:
-        return [Row() for _ in range(self.turn.sampling.n)]
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Return scores that leave one id a row."""
@@ -67,7 +41,7 @@ class TokenSampler:
         values = torch.log_softmax(own if self.logprobs == "raw" else warped, dim=-1)
         sampled = values.gather(-1, chosen[:, None])[:, 0].tolist()
         for index, (token, logprob) in enumerate(zip(chosen.tolist(), sampled, strict=True)):
-            self._add(index, token, logprob)
+            self.sampled.add(index, token, logprob)
         only = torch.full_like(scores, float("-inf"))
         return only.scatter_(-1, chosen[:, None], 0.0)
 
@@ -76,7 +50,7 @@ class TokenSampler:
         del scores
         torch = package("torch")
 
-        over = [row.ended or self.given_up.is_set() for row in self.rows]
+        over = [row.ended or self.sampled.given_up.is_set() for row in self.sampled.rows]
         return torch.tensor(over, device=input_ids.device)
 
     def _warped(self, input_ids: Any, scores: Any) -> Any:
@@ -127,35 +101,11 @@ class TokenSampler:
 
     def _seeded(self, device: Any) -> list[Any]:
         """Return a generator for each row, from the seed on; without a seed, from one of the system's."""
-        torch = package("torch")
-
-        generators = [torch.Generator(device=device) for _ in self.rows]
+        seed = self.sampled.turn.sampling.seed
+        generators = [package("torch").Generator(device=device) for _ in self.sampled.rows]
         for index, generator in enumerate(generators):
-            if self.turn.sampling.seed is None:
+            if seed is None:
                 generator.seed()
             else:
-                generator.manual_seed(self.turn.sampling.seed + index)
+                generator.manual_seed(seed + index)
         return generators
-
-    def _add(self, index: int, token: int, logprob: float) -> None:
-        """Add an id to a turn that goes on, and send it where the turn is streamed or ends with it."""
-        row = self.rows[index]
-        if row.ended or self.given_up.is_set():
-            return
-        row.ids.append(token)
-        row.new.append((token, logprob))
-        reason, finish = self._end(row)
-        row.ended = finish is not None
-        if row.ended or self.turn.stream:
-            ids, logprobs = zip(*row.new, strict=True)
-            row.new.clear()
-            self.put(Piece(index=index, ids=ids, logprobs=logprobs, finish_reason=finish, stop_reason=reason))
-
-    def _end(self, row: Row) -> tuple[int | str | None, str | None]:
-        """Return what ended a turn and how; two Nones where it goes on."""
-        if row.ids[-1] in self.stops:
-            return row.ids[-1], "stop"
-        found = found_stop(self.turn.sampling.stop, row.ids, self.decode)
-        if found is not None:
-            return found, "stop"
-        return None, "length" if len(row.ids) >= self.turn.max_tokens else None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import Any, get_args
 
 from anyio import to_thread
@@ -16,13 +14,10 @@ from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
-from .base import Cancel, InProcessEngine
-from .devices import current_device, use_device
-from .mailbox import Mailbox
 from .objects import check_object
 from .packages import package
+from .threaded import SampledRows, ThreadedEngine
 from .token_sampler import LogprobsMode, TokenSampler
-from .turns import LocalTurn, Piece
 
 EXTRAS = frozenset(("logits_processor", "min_p", "repetition_penalty", "top_k", "top_p"))
 OTHER_CHOICES = (
@@ -38,7 +33,7 @@ OTHER_CHOICES = (
 NEUTRAL: tuple[Any, ...] = (None, False, 0, 1, [], {})
 
 
-class TransformersModel(InProcessEngine):
+class TransformersModel(ThreadedEngine):
     """A `transformers` model with `generate`, in this process.
 
     `generate` runs the model. Ids are drawn here from its exact logits, with random numbers of each turn's
@@ -97,8 +92,6 @@ class TransformersModel(InProcessEngine):
             raise UnsupportedError("the model has an encoder: its prompt and its turns are two sequences")
         self.model = model
         self.logprobs: LogprobsMode = logprobs
-        self._device = current_device()
-        self._thread: ThreadPoolExecutor | None = None
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""
@@ -108,12 +101,6 @@ class TransformersModel(InProcessEngine):
             max_model_len=length if type(length) is int else None,
             vocab_size=self.model.get_input_embeddings().num_embeddings,
         )
-
-    async def aclose(self) -> None:
-        """End the thread; the model belongs to its owner."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
 
     async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
         """Return the raw log-probability of each id from `start` on, by one forward pass."""
@@ -129,14 +116,6 @@ class TransformersModel(InProcessEngine):
             logits = self.model(given).logits[0, start - 1 : -1].float()
             values = logits.log_softmax(-1).gather(1, given[0, start:, None])[:, 0]
         return tuple(values.tolist())
-
-    def _executor(self) -> ThreadPoolExecutor:
-        """Return the thread in which the model runs."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(
-                1, thread_name_prefix="tito-transformers", initializer=use_device, initargs=(self._device,)
-            )
-        return self._thread
 
     def _check_sampling(self, sampling: Sampling) -> None:
         """Raise `UnsupportedError` for a model that would sample otherwise than asked."""
@@ -154,35 +133,10 @@ class TransformersModel(InProcessEngine):
                     "Nothing was sampled"
                 )
 
-    def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
-        given_up = Event()
-        future = self._executor().submit(self._sample, turn, pieces, given_up)
-        future.add_done_callback(lambda _: pieces.close())
-
-        def cancel() -> None:
-            given_up.set()
-            future.cancel()  # if its time has not come
-
-        return cancel
-
-    def _sample(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
-        try:
-            self._generate(turn, pieces, given_up)
-        except BaseException as error:  # noqa: BLE001  # the caller raises it
-            pieces.close(error)
-
-    def _generate(self, turn: LocalTurn, pieces: Mailbox[Piece], given_up: Event) -> None:
+    def _sample(self, sampled: SampledRows) -> None:
         torch, transformers = package("torch"), package("transformers")
-        eos = self._stop_ids()
-        sampler = TokenSampler(
-            turn=turn,
-            choices=self._choices(turn.sampling),
-            stops=frozenset((*eos, *turn.stop_ids)),
-            decode=self.family.decode,
-            put=pieces.put,
-            logprobs=self.logprobs,
-            given_up=given_up,
-        )
+        turn = sampled.turn
+        sampler = TokenSampler(sampled, self._choices(turn.sampling), self.logprobs)
         ids = torch.tensor([turn.ids.tolist()] * turn.sampling.n, device=self.model.device)
         self.model.generate(
             ids,
@@ -191,8 +145,8 @@ class TransformersModel(InProcessEngine):
             # What is None here would be taken from the model's own config.
             generation_config=transformers.GenerationConfig(
                 max_new_tokens=turn.max_tokens,
-                eos_token_id=[*eos, *turn.stop_ids] or None,
-                pad_token_id=self._padding(eos),
+                eos_token_id=[*sampled.stops] or None,
+                pad_token_id=self._padding(),
                 **NO_CHOICES,
             ),
             logits_processor=[sampler],
@@ -206,10 +160,10 @@ class TransformersModel(InProcessEngine):
             return self.family.stop_ids
         return (stated,) if isinstance(stated, int) else tuple(stated)
 
-    def _padding(self, eos: tuple[int, ...]) -> int:
+    def _padding(self) -> int:
         """Return an id for what follows the shorter turns of a batch."""
         stated = self.model.generation_config.pad_token_id
-        return stated if isinstance(stated, int) else next(iter(eos), 0)
+        return stated if isinstance(stated, int) else next(iter(self._stop_ids()), 0)
 
     def _choices(self, sampling: Sampling) -> Mapping[str, Any]:
         """Return how to sample: the caller's parameters, else the model's own."""

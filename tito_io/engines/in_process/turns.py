@@ -8,15 +8,8 @@ from typing import Any
 import attrs
 
 from tito_core import Ids
-from tito_core.samples import RoutedExperts, WeightVersion
-from tito_io.engines.protocol import (
-    AbortedError,
-    Delta,
-    EngineAnswer,
-    Reply,
-    Sampling,
-    Usage,
-)
+from tito_core.samples import RoutedExperts
+from tito_io.engines.protocol import AbortedError, Delta, EngineAnswer, Reply, Sampling, Usage
 from tito_io.engines.replies.invariants import FINISHES, Check
 from tito_io.engines.replies.output_text import until_stop
 from tito_io.engines.replies.text_stream import Decode, TextStream
@@ -160,7 +153,13 @@ class Answer:
 
     def _turn(self, part: TurnParts) -> Reply:
         last = part.last or Piece(finish_reason="abort")
-        finish = self.check.finish_reason({"finish_reason": last.finish_reason})
+        ended = {"finish_reason": last.finish_reason}
+        finish = self.check.finish_reason(ended)
+        usage = Usage(
+            prompt_tokens=len(self.turn.ids),
+            completion_tokens=sum(len(one.ids) for one in self._parts),
+            cached_tokens=self._cached,
+        )
         reply = Reply(
             prompt_ids=self.turn.ids,
             completion_ids=tuple(part.ids),
@@ -168,23 +167,13 @@ class Answer:
             message=None,
             text="",
             finish_reason=finish,
-            usage=self._usage(),
+            usage=usage,
             stop_reason=self.check.stop_reason(last.stop_reason),
-            weight_versions=self._versions(last, len(part.ids)),
+            weight_versions=self.check.weight_versions(list(last.weight_versions), len(part.ids)),
             routed_experts=last.routed_experts,
-            raw={"finish_reason": last.finish_reason, "stop_reason": last.stop_reason},
+            raw={**ended, "stop_reason": last.stop_reason},
         )
         return attrs.evolve(reply, text=until_stop(reply, self.decode))
-
-    def _versions(self, last: Piece, count: int) -> tuple[WeightVersion, ...]:
-        return self.check.weight_versions(list(last.weight_versions), count)
-
-    def _usage(self) -> Usage:
-        return Usage(
-            prompt_tokens=len(self.turn.ids),
-            completion_tokens=sum(len(part.ids) for part in self._parts),
-            cached_tokens=self._cached,
-        )
 
 
 def local_check(where: str, vocab_size: int | None) -> Check:

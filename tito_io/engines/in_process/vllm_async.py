@@ -9,20 +9,17 @@ from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
-from tito_io.engines.grammar import Format, vllm_keys
-from tito_io.engines.protocol import ModelLimits
 from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
-from . import vllm_values as values
 from .awaited import AwaitedEngine
-from .event_loops import LoopRunner
 from .objects import check_object
 from .turns import LocalTurn, Piece
+from .vllm_object import VllmObject, pieces
 
 
-class VllmAsync(AwaitedEngine):
+class VllmAsync(VllmObject, AwaitedEngine):
     """An `AsyncLLM` (`vllm.AsyncLLMEngine`) in this process.
 
     The object belongs to the event loop in which it was used first, and turns are sampled there, whichever
@@ -50,43 +47,23 @@ class VllmAsync(AwaitedEngine):
     """
 
     name: str = "vllm-async"
-    renders_as: str = "vllm"
     where = "AsyncLLM.generate"
-    extras = values.EXTRAS
 
     def __init__(
         self, engine: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
-        super().__init__(family, output_format=output_format)
         needed = ("model_config", "generate", "output_handler")
         check_object(engine, "engine", needed, "a vllm.AsyncLLMEngine", "VllmAsync")
+        super().__init__(engine, family, output_format=output_format)
         self.engine = engine
         self._own: AbstractEventLoop | None = None
-        self.logprobs_mode = values.logprobs_mode(engine.model_config)
-
-    def _grammar_keys(self, answer: Format) -> dict[str, Any]:
-        return vllm_keys(answer)
-
-    def _frees_reasoning(self) -> bool:
-        return values.frees_reasoning(self.engine)
-
-    async def limits(self) -> ModelLimits:
-        """Return the sizes that the model accepts."""
-        return values.limits(self.engine.model_config)
 
     async def _pieces(self, turn: LocalTurn) -> AsyncGenerator[Piece]:
-        params = values.sampling_params(turn, self.engine.model_config.get_diff_sampling_param())
-        outputs = self.engine.generate(values.prompt(turn), params, f"tito-{uuid4().hex}")
+        outputs = self.engine.generate(*self._request(turn), f"tito-{uuid4().hex}")
         async with aclosing(outputs):  # which aborts the request
             async for output in outputs:
-                for piece in values.pieces(output):
+                for piece in pieces(output):
                     yield piece
-
-    def _loop_runner(self) -> LoopRunner:
-        loop = self._loop()
-        if self._runner is None or self._runner.loop is not loop:
-            self._runner = LoopRunner(loop)
-        return self._runner
 
     def _loop(self) -> AbstractEventLoop:
         """Return the loop to which the object belongs; an unused one gets the caller's, or one of its own."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tito_io.engines.grammar import Format, vllm_keys
-from tito_io.engines.protocol import ModelLimits
 from tito_io.engines.replies.output_parser import OutputFormat
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
-from . import vllm_values as values
-from .base import Cancel, InProcessEngine
+from .base import Cancel
 from .mailbox import Mailbox
 from .objects import check_object
 from .stepper import Job, Stepper
 from .turns import LocalTurn, Piece
+from .vllm_object import VllmObject, pieces
 
 
-class VllmLLM(InProcessEngine):
+class VllmLLM(VllmObject):
     """A `vllm.LLM` in this process.
 
     Its engine is stepped in one thread, as `LLM.generate` steps it. So turns of several conversations are
@@ -48,32 +46,17 @@ class VllmLLM(InProcessEngine):
     """
 
     name: str = "vllm-llm"
-    renders_as: str = "vllm"
     where = "vllm.LLM.generate"
-    extras = values.EXTRAS
 
     def __init__(
         self, llm: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
     ) -> None:
-        super().__init__(family, output_format=output_format)
         check_object(llm, "llm", ("llm_engine",), "a vllm.LLM", "VllmLLM")
+        super().__init__(llm.llm_engine, family, output_format=output_format)
         self.llm = llm
-        self._config = llm.llm_engine.model_config
-        self.logprobs_mode = values.logprobs_mode(self._config)
-        self._stepper = Stepper(llm.llm_engine, values.pieces)
-
-    def _grammar_keys(self, answer: Format) -> dict[str, Any]:
-        return vllm_keys(answer)
-
-    def _frees_reasoning(self) -> bool:
-        return values.frees_reasoning(self.llm.llm_engine)
-
-    async def limits(self) -> ModelLimits:
-        """Return the sizes that the model accepts."""
-        return values.limits(self._config)
+        self._stepper = Stepper(llm.llm_engine, pieces)
 
     def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
-        params = values.sampling_params(turn, self._config.get_diff_sampling_param())
-        job = Job(values.prompt(turn), params, pieces)
+        job = Job(*self._request(turn), pieces)
         self._stepper.start(job)
         return partial(self._stepper.drop, job)

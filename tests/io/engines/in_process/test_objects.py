@@ -11,7 +11,6 @@ from tests.io.engines.in_process import fakes
 from tito_core import InputError
 from tito_io.embedded import family
 from tito_io.engines.in_process import (
-    InProcessEngine,
     MlxModel,
     SglangEngine,
     TransformersModel,
@@ -58,12 +57,3 @@ def test_the_error_names_what_was_given_and_what_is_taken(adapter: Any, wrong: o
 def test_an_object_of_another_adapter_is_sent_there(adapter: Any, given: object, taker: str) -> None:
     with pytest.raises(InputError, match=rf"; this one goes into {taker}$"):
         adapter(given, family())
-
-
-def test_right_objects_are_taken() -> None:
-    made: list[InProcessEngine] = [
-        VllmLLM(fakes.LLM(), family()),
-        VllmAsync(fakes.AsyncLLM(), family()),
-        SglangEngine(fakes.SglangObject(), family()),
-    ]
-    assert [one.name for one in made] == ["vllm-llm", "vllm-async", "sglang-engine"]

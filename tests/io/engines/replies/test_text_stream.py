@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.io.engines.in_process.fakes import MODEL
+from tests.io.engines.scripted import MODEL
 from tito_io.engines.replies.text_stream import TextStream
 
 

@@ -1,4 +1,4 @@
-"""Sampling parameters and outputs of vLLM's Python objects, for `VllmLLM` and `VllmAsync`."""
+"""What the engines of vLLM's Python objects share: sampling parameters, outputs and limits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tito_core.samples import RoutedExperts
+from tito_io.engines.grammar import Format, vllm_keys
 from tito_io.engines.protocol import ModelLimits, UnsupportedError
+from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.families.family import Family
+from tito_io.families.tokenizer_family import TokenizerFamily
 
+from .base import InProcessEngine
 from .packages import package
 from .turns import LocalTurn, Piece
 
@@ -23,9 +28,43 @@ LOGPROBS = {"raw_logprobs": "raw", "processed_logprobs": "processed"}
 """What `logprobs_mode` of the model's config means; the other two modes report logits."""
 
 
-def prompt(turn: LocalTurn) -> dict[str, Any]:
-    """Return a prompt of ids in the form that vLLM neither renders nor cuts (`vllm.inputs.TokensInput`)."""
-    return {"type": "token", "prompt_token_ids": turn.ids.tolist()}
+class VllmObject(InProcessEngine):
+    """What the engines of vLLM's objects share."""
+
+    renders_as: str = "vllm"
+    extras = EXTRAS
+
+    def __init__(
+        self, core: Any, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
+    ) -> None:
+        super().__init__(family, output_format=output_format)
+        self._core = core
+        self.logprobs_mode = logprobs_mode(core.model_config)
+
+    async def limits(self) -> ModelLimits:
+        """Return the sizes that the model accepts."""
+        config = self._core.model_config
+        return ModelLimits(max_model_len=config.max_model_len, vocab_size=config.get_vocab_size())
+
+    def _grammar_keys(self, answer: Format) -> dict[str, Any]:
+        return vllm_keys(answer)
+
+    def _frees_reasoning(self) -> bool:
+        """Whether an engine constrains nothing before reasoning is closed, as with a reasoning parser.
+
+        `StructuredOutputsConfig.reasoning_parser` of its config names the parser; empty for none
+        (`vllm/v1/structured_output/__init__.py`, 0.32).
+        """
+        config = getattr(self._core, "vllm_config", None)
+        return bool(getattr(getattr(config, "structured_outputs_config", None), "reasoning_parser", ""))
+
+    def _request(self, turn: LocalTurn) -> tuple[dict[str, Any], Any]:
+        """Return a prompt of ids in the form that vLLM neither renders nor cuts, and parameters.
+
+        The form is `vllm.inputs.TokensInput`.
+        """
+        params = sampling_params(turn, self._core.model_config.get_diff_sampling_param())
+        return {"type": "token", "prompt_token_ids": turn.ids.tolist()}, params
 
 
 def sampling_params(turn: LocalTurn, defaults: Mapping[str, Any]) -> Any:
@@ -94,21 +133,6 @@ def sampled_logprobs(logprobs: Any, ids: Sequence[int]) -> list[object]:
         return entries  # which the check of the count rejects
     found = [(entry or {}).get(index) for entry, index in zip(entries, ids, strict=True)]
     return [None if one is None else one.logprob for one in found]
-
-
-def limits(model_config: Any) -> ModelLimits:
-    """Return the sizes that a model config states."""
-    return ModelLimits(max_model_len=model_config.max_model_len, vocab_size=model_config.get_vocab_size())
-
-
-def frees_reasoning(engine: Any) -> bool:
-    """Whether an engine constrains nothing before reasoning is closed, as with a reasoning parser.
-
-    `StructuredOutputsConfig.reasoning_parser` of its config names the parser; empty for none
-    (`vllm/v1/structured_output/__init__.py`, 0.32).
-    """
-    config = getattr(engine, "vllm_config", None)
-    return bool(getattr(getattr(config, "structured_outputs_config", None), "reasoning_parser", ""))
 
 
 def logprobs_mode(model_config: Any) -> str:
