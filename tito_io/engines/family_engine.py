@@ -6,7 +6,6 @@ writes `_sample`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
@@ -78,5 +77,4 @@ class FamilyEngine(WithFamily, HttpEngine):
 
     async def _with_messages(self, reply: Reply, rendering: Rendering | None) -> Reply:
         """Return a reply with the message of each turn. The answer has no id from which to name its calls."""
-        key = f"call-{uuid.uuid4().hex[:16]}"
-        return await with_messages(await self.output_parser(), reply, key, rendering=rendering)
+        return await with_messages(await self.output_parser(), reply, rendering=rendering)

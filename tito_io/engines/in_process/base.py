@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import anyio
 
@@ -114,7 +113,7 @@ class InProcessEngine(WithFamily, Engine):
             if isinstance(error, EngineError) and error.partial is None:
                 error.partial = answer.partial()
             raise
-        return await with_messages(parser, reply, f"call-{uuid4().hex[:16]}", rendering=rendering)
+        return await with_messages(parser, reply, rendering=rendering)
 
     # What a subclass writes.
 

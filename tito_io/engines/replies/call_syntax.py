@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias
@@ -25,6 +25,8 @@ import attrs
 
 from tito_core import Message
 from tito_io.engines.constraint import tool_name, tool_schema
+
+from .hermes import DECODER, members
 
 Span: TypeAlias = tuple[int, int]
 
@@ -69,7 +71,6 @@ TYPES: Sequence[tuple[str, type]] = (
     ("string", str),
 )
 """The types of a schema, and Python's for the values."""
-DECODER = json.JSONDecoder()
 
 
 def calling(count: int, ids: Sequence[str] = IDS, *, as_text: bool = False) -> Message:
@@ -338,20 +339,13 @@ def _decoded(text: str, place: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _member(text: str, key: str) -> str:
-    """Return the value of a member of a JSON object, as it is written.
+    """Return the value of a member of a JSON object, as it is written; of a text, the text.
 
     >>> _member('{"name": "f", "arguments": {"a":  1.0}}', "arguments")
     '{"a":  1.0}'
     """
-    place = 1
-    while True:
-        place = _after(r"[\s,]*", text, place)
-        name, place = DECODER.raw_decode(text, place)
-        place = _after(r"\s*:\s*", text, place)
-        value, stop = DECODER.raw_decode(text, place)
-        if name == key:
-            return value if isinstance(value, str) else text[place:stop]
-        place = stop
+    value = next(value for name, value in members(text) if name == key)
+    return json.loads(value) if value.startswith('"') else value
 
 
 def _types(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
@@ -436,72 +430,93 @@ def learned(said: str, called: str, count: int) -> CallSyntax | None:
     if begin < 0 or start <= begin or end <= start:
         return None
     turn = called[start:end]
-    for find in (_object_units, _json_units, _pair_units):
-        units = find(turn, count)
-        syntax = None if units is None else units.syntax(turn)
+    for find in (_object_unit, _json_unit, _pair_unit):
+        units = list(_units(find, turn, count))
+        syntax = _syntax(turn, units) if len(units) == count else None
         if syntax is not None and syntax.reads_back(turn, count):
             return syntax
     return None
 
 
 @attrs.frozen
-class Units:
-    """The calls of a turn: where each begins with its name or its object, and ends with its arguments."""
+class Unit:
+    """A call of a turn, from its name or its object to the end of its arguments.
+
+    Attributes:
+        kind: What it consists of.
+        span: Where it stands.
+        middle: Between name and arguments; None of an object.
+        keys: The keys of name and arguments in an object.
+        pairs: How arguments are written by themselves.
+    """
 
     kind: Literal["object", "json", "pairs"]
-    spans: Sequence[Span]
-    middles: Sequence[str] = ()
+    span: Span
+    middle: str | None = None
     keys: tuple[str, str] = ("", "")
     pairs: Pairs | None = None
 
-    def syntax(self, turn: str) -> CallSyntax | None:
-        """Return the syntax around the calls."""
-        before, after = turn[: self.spans[0][0]], turn[self.spans[-1][1] :]
-        end, begin, opened, closed = after, before, "", ""
-        if len(self.spans) > 1:
-            inside = turn[self.spans[0][1] : self.spans[1][0]]
-            end = _beginning(inside, after)
-            begin = _ending(inside[len(end) :], before)
-            opened, closed = before[: len(before) - len(begin)], after[len(end) :]
-        middle = _pattern(self.middles)
-        if middle is None:
-            return None
-        return CallSyntax(
-            kind=self.kind,
-            opened=_literal(opened),
-            begin=_literal(begin),
-            middle=middle,
-            end=_literal(end),
-            closed=_literal(closed),
-            sign=next(iter(opened.split() or begin.split()), "{"),
-            keys=self.keys,
-            pairs=self.pairs,
-            numbered=bool(self.middles) and NUMBER.match(self.middles[0]) is not None,
-        )
+
+def _units(find: Callable[[str, int, int], Unit | None], turn: str, count: int) -> Iterator[Unit]:
+    """Yield the calls of a turn as far as they are found."""
+    start = 0
+    for number in range(count):
+        unit = find(turn, number, start)
+        if unit is None:
+            return
+        yield unit
+        start = unit.span[1]
 
 
-def _object_units(turn: str, count: int) -> Units | None:
-    """Return calls that are objects with a name and arguments."""
-    spans, keys = list[Span](), ("", "")
-    for place in range(count):
-        found = next(_objects(turn, place, spans[-1][1] if spans else 0), None)
-        if found is None:
-            return None
-        span, keys = found
-        spans.append(span)
-    return Units("object", spans, keys=keys)
+def _syntax(turn: str, units: Sequence[Unit]) -> CallSyntax | None:
+    """Return the syntax around the calls of a turn."""
+    last = units[-1]
+    before, after = turn[: units[0].span[0]], turn[last.span[1] :]
+    end, begin, opened, closed = after, before, "", ""
+    if len(units) > 1:
+        inside = turn[units[0].span[1] : units[1].span[0]]
+        end = _beginning(inside, after)
+        begin = _ending(inside[len(end) :], before)
+        opened, closed = before[: len(before) - len(begin)], after[len(end) :]
+    middles = [unit.middle for unit in units if unit.middle is not None]
+    middle = _pattern(middles)
+    if middle is None:
+        return None
+    return CallSyntax(
+        kind=last.kind,
+        opened=_literal(opened),
+        begin=_literal(begin),
+        middle=middle,
+        end=_literal(end),
+        closed=_literal(closed),
+        sign=next(iter(opened.split() or begin.split()), "{"),
+        keys=last.keys,
+        pairs=last.pairs,
+        numbered=bool(middles) and NUMBER.match(middles[0]) is not None,
+    )
 
 
-def _objects(turn: str, number: int, start: int) -> Iterator[tuple[Span, tuple[str, str]]]:
-    arguments = dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
+def _given(number: int) -> dict[str, Any]:
+    """Return the arguments of a call."""
+    return dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
+
+
+def _objects(turn: str, start: int) -> Iterator[tuple[dict[str, Any], Span]]:
+    """Yield the JSON objects of a turn."""
     for match in re.compile(r"\{").finditer(turn, start):
         found = _decoded(turn, match.start())
-        if found is None:
-            continue
-        name = [key for key, value in found[0].items() if value == NAMES[number]]
-        given = [key for key, value in found[0].items() if _same(value, arguments)]
+        if found is not None:
+            yield found[0], (match.start(), found[1])
+
+
+def _object_unit(turn: str, number: int, start: int) -> Unit | None:
+    """Return a call that is an object with a name and arguments."""
+    for found, span in _objects(turn, start):
+        name = [key for key, value in found.items() if value == NAMES[number]]
+        given = [key for key, value in found.items() if _same(value, _given(number))]
         if name and given:
-            yield (match.start(), found[1]), (name[0], given[0])
+            return Unit("object", span, keys=(name[0], given[0]))
+    return None
 
 
 def _same(value: Any, arguments: Mapping[str, Any]) -> bool:
@@ -511,48 +526,35 @@ def _same(value: Any, arguments: Mapping[str, Any]) -> bool:
     return bool(value == arguments)
 
 
-def _json_units(turn: str, count: int) -> Units | None:
-    """Return calls that are a name and then the arguments as an object."""
-    spans, middles, start = list[Span](), list[str](), 0
-    for number in range(count):
-        arguments = dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
-        name = turn.find(NAMES[number], start)
-        stop = name + len(NAMES[number])
-        braces = (one.start() for one in re.compile(r"\{").finditer(turn, stop))
-        found = ((at, _decoded(turn, at)) for at in braces)
-        given = next(((at, one[1]) for at, one in found if one is not None and one[0] == arguments), None)
-        if name < 0 or given is None:
-            return None
-        spans.append((name, given[1]))
-        middles.append(turn[stop : given[0]])
-        start = given[1]
-    return Units("json", spans, middles)
+def _json_unit(turn: str, number: int, start: int) -> Unit | None:
+    """Return a call that is a name and then the arguments as an object."""
+    name = turn.find(NAMES[number], start)
+    stop = name + len(NAMES[number])
+    spans = (span for found, span in _objects(turn, stop) if found == _given(number))
+    span = next(spans, None)
+    if name < 0 or span is None:
+        return None
+    return Unit("json", (name, span[1]), turn[stop : span[0]])
 
 
-def _pair_units(turn: str, count: int) -> Units | None:
-    """Return calls that are a name and then each argument by itself."""
-    spans, middles, start, pairs = list[Span](), list[str](), 0, None
-    for number in range(count):
-        texts = (NAMES[number], KEYS[0], WORDS[number], KEYS[1], str(COUNTS[number]))
-        places = list(_in_order(turn, texts, start))
-        if len(places) != len(texts):
-            return None
-        name, key, value, other, last = places
-        middle, inner = turn[key[1] : value[0]], turn[value[1] : other[0]]
-        if middle != turn[other[1] : last[0]]:
-            return None
-        before = turn[name[1] : key[0]]
-        begin = _ending(inner, before)
-        end = inner[: len(inner) - len(begin)]
-        if not turn.startswith(end.rstrip(), last[1]) or not begin.strip() or not end.strip():
-            return None
-        pairs = Pairs(
-            begin=_literal(begin), middle=_literal(middle), end=_literal(end), lines=middle.endswith("\n")
-        )
-        spans.append((name[0], last[1] + len(end.rstrip())))
-        middles.append(before[: len(before) - len(begin)])
-        start = spans[-1][1]
-    return Units("pairs", spans, middles, pairs=pairs)
+def _pair_unit(turn: str, number: int, start: int) -> Unit | None:
+    """Return a call that is a name and then each argument by itself."""
+    texts = (NAMES[number], KEYS[0], WORDS[number], KEYS[1], str(COUNTS[number]))
+    places = list(_in_order(turn, texts, start))
+    if len(places) != len(texts):
+        return None
+    name, key, value, other, last = places
+    middle, inner = turn[key[1] : value[0]], turn[value[1] : other[0]]
+    if middle != turn[other[1] : last[0]]:
+        return None
+    before = turn[name[1] : key[0]]
+    begin = _ending(inner, before)
+    end = inner[: len(inner) - len(begin)]
+    if not turn.startswith(end.rstrip(), last[1]) or not begin.strip() or not end.strip():
+        return None
+    pairs = Pairs(_literal(begin), _literal(middle), _literal(end), lines=middle.endswith("\n"))
+    span = name[0], last[1] + len(end.rstrip())
+    return Unit("pairs", span, before[: len(before) - len(begin)], pairs=pairs)
 
 
 def _in_order(turn: str, texts: Sequence[str], start: int) -> Iterator[Span]:

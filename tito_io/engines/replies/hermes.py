@@ -290,33 +290,31 @@ def _call(body: str) -> tuple[str, str] | None:
     (('f', '{"a": 1.0}'), None)
     """
     try:
-        members = _members(body.strip())
+        if not isinstance(json.loads(body, parse_constant=_no_number), dict):
+            return None
+        found = list(members(body.strip()))
     except (ValueError, RecursionError):
         return None
-    name, arguments = members.get("name", ""), members.get("arguments", "")
-    if not name.startswith('"') or not arguments:
+    written = dict(found)
+    name, arguments = written.get("name", ""), written.get("arguments", "")
+    if len(written) < len(found) or not name.startswith('"') or not arguments:
         return None
     return json.loads(name), arguments
 
 
-def _members(text: str) -> dict[str, str]:
-    """Return the members of a JSON object, each value as it is written; raises `ValueError` for other texts.
+def members(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the members of a JSON object, each value as it is written.
 
-    >>> _members('{"a": [1,  2], "b":{}}')
+    >>> dict(members('{"a": [1,  2], "b":{}}'))
     {'a': '[1,  2]', 'b': '{}'}
     """
-    if not isinstance(json.loads(text, parse_constant=_no_number), dict):
-        raise ValueError("a call must be an object")  # noqa: TRY004  # the text is wrong, not the caller
-    members: dict[str, str] = {}
     place = _skipped(text, 1)
     while text[place] != "}":
         key, place = DECODER.raw_decode(text, place)
         begin = _skipped(text, place)
         _, end = DECODER.raw_decode(text, begin)
-        if key in members:
-            raise ValueError(f"{key!r} occurs twice")
-        members[key], place = text[begin:end], _skipped(text, end)
-    return members
+        yield key, text[begin:end]
+        place = _skipped(text, end)
 
 
 def _skipped(text: str, place: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, cast
+from uuid import uuid4
 
 import attrs
 
@@ -20,7 +21,7 @@ from tito_io.engines.protocol import Rendering, Reply, RequestError, Watch, watc
 from . import harmony, hermes
 from .harmony import ANY_MARKER, CALLS, END, MARKERS, MESSAGE, RETURN, START
 from .hermes import BRACKETS, TAGS, ParsedMessage, Tags, any_of
-from .sampled_marks import AsyncTokenizer, sampled_marks
+from .sampled_marks import AsyncTokenizer, Completion, sampled_marks
 from .template_calls import CallTextFilter, Render, TemplateCalls
 
 if TYPE_CHECKING:  # an adapter that has no model folder loads no tokenizer library
@@ -88,12 +89,13 @@ class OutputParser:
         whole: bool,
         rendering: Rendering | None,
     ) -> ParsedMessage:
-        """Return a completion as reasoning, content and tool calls.
+        """Return the parts of a completion; the arguments are those of `Completion`."""
+        return await self._read(
+            Completion(prompt_ids=prompt_ids, ids=ids, text=text, whole=whole, rendering=rendering)
+        )
 
-        `text` is the completion's, special tokens included; `whole` is False where a stop string cut it
-        shorter than its ids. Where the `rendering` has no tools no text is read as a tool call; it is None
-        where that is unknown.
-        """
+    async def _read(self, turn: Completion) -> ParsedMessage:
+        """Return the parts of a completion."""
         raise NotImplementedError
 
 
@@ -116,24 +118,16 @@ class Hermes(OutputParser):
         watching = watch if watch is None or found is None else CallTextFilter(watch, found.syntax)
         return await super().ready(watching, rendering, prompt_ids)
 
-    async def parsed(
-        self,
-        prompt_ids: Sequence[int],
-        ids: Sequence[int],
-        text: str,
-        *,
-        whole: bool,
-        rendering: Rendering | None,
-    ) -> ParsedMessage:
-        """Return a completion as reasoning, content and tool calls."""
+    async def _read(self, turn: Completion) -> ParsedMessage:
         tags = await self.tags()
-        marks = await sampled_marks(self.tokenizer, tags, ids, text, whole=whole)
-        thinking = tags.thinking(prompt_ids)
-        read = partial(hermes.parse, text, marks, thinking=thinking)
-        if self.calls is None or rendering is None or await self.calls.own(rendering) is None:
-            return read(tools=may_call(rendering))
-        start = hermes.thought(text, marks, thinking=thinking)
-        found = await self.calls.reread(read(tools=False), start, text, ids, whole=whole, rendering=rendering)
+        marks = await sampled_marks(self.tokenizer, tags, turn)
+        thinking = tags.thinking(turn.prompt_ids)
+        read = partial(hermes.parse, turn.text, marks, thinking=thinking)
+        own = None if self.calls is None else await self.calls.own(turn.rendering)
+        if self.calls is None or own is None:
+            return read(tools=turn.may_call)
+        start = hermes.thought(turn.text, marks, thinking=thinking)
+        found = await self.calls.reread(own, read(tools=False), start, turn)
         if found.calls or hermes.CALL not in tags.ids:
             return found
         other = read(tools=True)  # a model may sample the tags of the Hermes form, too
@@ -178,25 +172,17 @@ class Harmony(OutputParser):
         tags = await self.tags()
         return tags.ids[RETURN], tags.ids[CALLS]
 
-    async def parsed(
-        self,
-        prompt_ids: Sequence[int],
-        ids: Sequence[int],
-        text: str,
-        *,
-        whole: bool,
-        rendering: Rendering | None,
-    ) -> ParsedMessage:
-        """Return a completion as reasoning, content and tool calls."""
+    async def _read(self, turn: Completion) -> ParsedMessage:
         tags = await self.tags()
-        end = next((tag for tag in (RETURN, CALLS) if ids and ids[-1] == tags.ids[tag]), "")
+        end = next((tag for tag in (RETURN, CALLS) if turn.ids and turn.ids[-1] == tags.ids[tag]), "")
         # Most servers leave the text of a stop token out; those that do not are made equal to them.
-        before_end, text = list(ids[:-1]) if end else list(ids), text.removesuffix(end)
-        marks = await sampled_marks(self.tokenizer, tags, before_end, text, whole=whole)
-        opened = await self._opened(prompt_ids)
-        names = frozenset(map(tool_name, rendering.tools)) if rendering is not None else frozenset[str]()
-        tools = may_call(rendering)
-        return harmony.parse(text, marks, opened=opened, end=end, tools=tools, functions=names)
+        ids = turn.ids[:-1] if end else turn.ids
+        shown = attrs.evolve(turn, ids=ids, text=turn.text.removesuffix(end))
+        marks = await sampled_marks(self.tokenizer, tags, shown)
+        opened = await self._opened(turn.prompt_ids)
+        tools = turn.rendering.tools if turn.rendering is not None else ()
+        names = frozenset(map(tool_name, tools))
+        return harmony.parse(shown.text, marks, opened=opened, end=end, tools=turn.may_call, functions=names)
 
     async def _opened(self, prompt_ids: Sequence[int]) -> str:
         """Return the header of the message that the prompt leaves open, up to `<|message|>` if it has that.
@@ -214,11 +200,6 @@ class Harmony(OutputParser):
                 tail.clear()  # what follows it is text, not a header
             tail.append(index)
         return ""
-
-
-def may_call(rendering: Rendering | None) -> bool:
-    """Return whether a completion may hold calls: there are tools, or it is unknown whether there are."""
-    return rendering is None or bool(rendering.tools)
 
 
 async def choose_parser(
@@ -263,9 +244,13 @@ def with_message(reply: Reply, parsed: ParsedMessage, call_key: str) -> Reply:
 
 
 async def with_messages(
-    parser: OutputParser, reply: Reply, call_key: str, *, rendering: Rendering | None
+    parser: OutputParser, reply: Reply, call_key: str = "", *, rendering: Rendering | None
 ) -> Reply:
-    """Return a reply, and its siblings, with the messages that their ids spell."""
+    """Return a reply, and its siblings, with the messages that their ids spell.
+
+    The ids of calls are made from `call_key`; without one, where an answer has no id, from random letters.
+    """
+    call_key = call_key or f"call-{uuid4().hex[:16]}"
     turns = []
     for place, turn in enumerate((attrs.evolve(reply, siblings=()), *reply.siblings)):
         whole = not isinstance(turn.stop_reason, str)

@@ -33,7 +33,7 @@ from .call_syntax import (
     stand_in_tools,
 )
 from .hermes import CALL, CALLED, Mark, ParsedMessage, Tags, Thought, any_of
-from .sampled_marks import AsyncTokenizer, sampled_marks
+from .sampled_marks import AsyncTokenizer, Completion, sampled_marks
 
 Render = Callable[..., Awaitable[Sequence[int]]]
 KEPT = "call-kept-as-text"
@@ -129,22 +129,13 @@ class TemplateCalls:
         return None if learned is None or is_hermes(learned.syntax) else learned
 
     async def reread(
-        self,
-        found: ParsedMessage,
-        start: Thought,
-        text: str,
-        ids: Sequence[int],
-        *,
-        whole: bool,
-        rendering: Rendering,
+        self, learned: LearnedCalls, found: ParsedMessage, start: Thought, turn: Completion
     ) -> ParsedMessage:
-        """Return what was `found` in a text, with the calls that stand in it after its `start`."""
-        learned = await self.own(rendering)
-        if learned is None:
-            return found
-        marks = await sampled_marks(self.tokenizer, learned.tags, ids, text, whole=whole)
-        spelled = spelled_places(text, learned.tags, marks, start.begin)
-        pieces, calls = learned.syntax.read(text[start.begin :], rendering.tools, spelled)
+        """Return what was `found` in a completion, with the calls that stand in it after its `start`."""
+        rendering = turn.rendering or Rendering()
+        marks = await sampled_marks(self.tokenizer, learned.tags, turn)
+        spelled = spelled_places(turn.text, learned.tags, marks, start.begin)
+        pieces, calls = learned.syntax.read(turn.text[start.begin :], rendering.tools, spelled)
         if not calls:
             return found
         named = [(call.name, call.arguments) for call in calls]
