@@ -14,28 +14,20 @@ from tito_core import (
     InputError,
     Ledger,
     Message,
-    OddStop,
     Origin,
     Policy,
-    Question,
     Reason,
     Refusal,
     Rendered,
-    Span,
     TemplateRefused,
-    TokenizeError,
     Truncated,
     answer,
-    stitch,
     suffix_ids,
 )
-from tito_core.questions import in_parts
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import certify_questions
-from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.profile import Profile
 from tito_core.seams.spans import MessageSpan
-from tito_core.testing.toys import DEPENDENT_TOYS, LOCAL_TOYS, TOYS, Toy
 
 Plain = dict[str, Any]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -131,35 +123,6 @@ def test_given_ids_are_the_prompts_unless_it_is_known_how_many_were_sampled() ->
     assert runs(cut) == [(Origin.PROMPT, 7), (Origin.SAMPLED, 2), (Origin.INSERTED_CLOSE, 1), *rest]
     nothing = extended(START, sampled=0, truncated=True)
     assert runs(nothing) == [(Origin.PROMPT, 7), (Origin.INSERTED_CLOSE, 1), *rest]
-
-
-def test_a_replaced_stop_is_not_counted_as_sampled() -> None:
-    replacing = bridge(stop_ids=[99], policy=Policy(odd_stop=OddStop.REPLACE))
-    for sampled, prompt in ((3, 7), (1, 9), (None, 9)):
-        found = replacing.extend([*START, 900, 901, 99], NEW, sampled=sampled)
-        assert isinstance(found, Extension)
-        assert found.ids == [*IDS, *MORE]
-        assert (found.replaced_stop, found.inserted_close) == (99, (example.CLOSE,))
-        assert found.added == (example.CLOSE, *MORE)
-        assert found.ledger.spans[0] == Span(Origin.PROMPT, 0, prompt)
-        assert found.ledger.spans[-1].stop == len(found.ids)
-        assert sum(found.ledger.mask()) == (0 if sampled is None else sampled - 1)
-
-
-def test_a_kept_stop_stands_before_the_close() -> None:
-    keeping = bridge(policy=Policy(odd_stop=OddStop.KEEP))
-    found = keeping.extend([*START, 900, 99], NEW)
-    assert isinstance(found, Extension)
-    assert found.ids == [*START, 900, 99, example.CLOSE, *MORE]
-    assert (found.kept_stop, found.inserted_close) == (99, (example.CLOSE,))
-    assert found.spans == (MessageSpan(1, 8, 3, 7),)
-
-
-@pytest.mark.parametrize("sampled", [None, 1, 3])
-def test_a_cut_turn_is_closed(sampled: int | None) -> None:
-    found = extended([*START, 900, 901, 902], sampled=sampled, truncated=True)
-    assert found.ids == [*START, 900, 901, 902, example.CLOSE, *MORE]
-    assert found.inserted_close == (example.CLOSE,)
 
 
 def test_known_stops_tell_whether_a_turn_was_cut() -> None:
@@ -312,45 +275,6 @@ def test_what_depends_on_the_history_needs_the_history(turn: Plain | None) -> No
             assert known.ids == [*IDS, *MORE, *extra]
 
 
-def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write in front of a result the name of the first call that has its id."""
-    ids: list[int] = []
-    names: dict[Any, str] = {}
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            names.setdefault(call["id"], call["function"]["name"])
-        ids += example.text(names.get(message["tool_call_id"], "?")) if message["role"] == "tool" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-@pytest.mark.parametrize("turn", [None, CALLING])
-def test_an_id_that_the_history_called_before_may_be_named_by_that_call(turn: Plain | None) -> None:
-    """The result says what the turn called; the template looks for the first call with its id."""
-    other = {**CALL, "function": {"name": "g", "arguments": "{}"}}
-    named = {**RESULT, "name": "f"}
-    before = [example.user(), {**CALLING, "tool_calls": [other]}, RESULT]
-    history = [*before, example.assistant("seven"), example.user("again?")]
-    truth = [*example.text("g"), *example.tokenize([named], add_generation_prompt=True)]
-    found = bridge(naming).extend(IDS, [named], turn=turn, history=history)
-    assert isinstance(found, Refusal) or list(found.added) == truth
-    fresh = bridge(naming).extend(IDS, [named], turn=turn, history=[example.user()])
-    assert isinstance(fresh, Extension)
-    assert fresh.added == (*example.text("f"), *example.tokenize([named], add_generation_prompt=True))
-
-
-@pytest.mark.parametrize("known", [{}, {"turn": example.assistant()}])
-def test_a_call_that_nobody_sampled_may_have_an_earlier_id_too(known: Plain) -> None:
-    other = {**CALL, "function": {"name": "g", "arguments": "{}"}}
-    before = [example.user(), {**CALLING, "tool_calls": [other]}, RESULT, example.user()]
-    new = [CALLING, RESULT]
-    truth = naming([*before, example.assistant(), *new], add_generation_prompt=True)
-    found = bridge(naming).extend(IDS, new, history=before, **known)
-    assert isinstance(found, Refusal) or found.added == tuple(truth[-len(found.added) :])
-    fresh = bridge(naming).extend(IDS, new, turn=example.assistant(), history=before[:1])
-    assert isinstance(fresh, Extension)
-
-
 def lonely(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
     """Refuse two calls in one turn."""
     if any(len(message.get("tool_calls") or ()) > 1 for message in messages):
@@ -429,26 +353,6 @@ def test_a_malformed_bridge_is_named_at_once(wrong: Plain, words: str) -> None:
         Bridge(**{"tokenize_fn": unasked, **wrong})
 
 
-def test_an_answer_that_is_not_ids_is_named() -> None:
-    def worded(*_: Any, **__: Any) -> Any:
-        return ["a"]
-
-    with pytest.raises(TokenizeError, match=r"^the answer of tokenize_fn\[0\] is 'a'"):
-        Bridge(worded).extend(IDS, NEW)
-
-    async def awaited(*_: Any, **__: Any) -> list[int]:
-        return [1]
-
-    wrong: Any = awaited
-    with pytest.raises(TokenizeError, match=r"^tokenize_fn is async: await its answers with"):
-        Bridge(wrong).extend(IDS, NEW)
-
-
-def test_a_template_that_loses_an_assistants_content_cannot_be_bridged() -> None:
-    with pytest.raises(InputError, match=r"loses an assistant's content, or merges it"):
-        bridge(lambda *_, **__: [1, 2]).extend(IDS, NEW)
-
-
 def test_other_drivers_ask_the_same_questions() -> None:
     """An async driver awaits the answers of the same generator."""
     recorder, other = Recorder(), Recorder()
@@ -483,16 +387,6 @@ def test_an_extension_without_spans_asks_fewer_questions() -> None:
         assert (found.spans is None) is not wanted
         counts.append(len(recorder.asked))
     assert counts[0] == counts[1] + 2 * len(new)
-
-
-def test_more_knowledge_asks_fewer_questions() -> None:
-    counts = []
-    for known in KNOWN:
-        recorder = Recorder()
-        assert isinstance(bridge(recorder, suffix=[example.CLOSE]).extend(IDS, NEW, **known), Extension)
-        counts.append(len(recorder.asked))
-    assert counts[3] == min(counts)
-    assert counts[0] == max(counts)
 
 
 PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
@@ -558,59 +452,10 @@ def only_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> l
     return example.tokenize(list(map(text_of, messages)), add_generation_prompt=add_generation_prompt)
 
 
-@pytest.mark.parametrize("new", [NEW, [RESULT], [RESULT, *NEW]])
-def test_a_template_that_takes_only_parts_is_bridged(new: list[Plain]) -> None:
-    found = bridge(only_parts, suffix=[example.CLOSE]).extend(IDS, new)
-    assert isinstance(found, Extension)
-    assert found.ids == [*IDS, *example.tokenize(new, add_generation_prompt=True)]
-    assert not isinstance(found.spans, Refusal)
-
-
 def test_a_template_that_takes_only_parts_needs_no_given_suffix() -> None:
     found = bridge(only_parts).extend(IDS, NEW)
     assert isinstance(found, Extension)
     assert found.ids == [*IDS, *MORE]
-
-
-def two_ids(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Close a turn with 7 and 8."""
-    ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-    return [one for index in ids for one in ([7, 8] if index == example.CLOSE else [index])]
-
-
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(
-    "policy", [Policy(), Policy(odd_stop=OddStop.KEEP), Policy(odd_stop=OddStop.REPLACE)]
-)
-@pytest.mark.parametrize(
-    "turn",
-    [
-        [900, 7],
-        [900, 7, 8],
-        [900, 7, 8, 1],
-        [900, 99],
-        [900, 7, 99],
-        [900, 7, 8, 99],
-        [900, 7, 8, 1, 99],
-        [900, 901],
-    ],
-)
-def test_a_bridge_closes_a_turn_as_a_stitch_does(turn: list[int], policy: Policy, known: bool) -> None:
-    """How many of the ids were sampled changes who wrote them, and no id."""
-    start = two_ids([example.user()], add_generation_prompt=True)
-    step = example.step(sampled=turn, prompt_ids=start)
-    right = stitch([step], example.prompt(step), (7, 8), two_ids, policy=policy)
-    sampled = len(turn) if known else None
-    found = bridge(two_ids, policy=policy).extend([*start, *turn], NEW, sampled=sampled)
-    assert (found.ids if isinstance(found, Extension) else None) == right
-
-
-def test_a_close_before_a_replaced_stop_is_written_once() -> None:
-    start = two_ids([example.user()], add_generation_prompt=True)
-    replacing = bridge(two_ids, [99], policy=Policy(odd_stop=OddStop.REPLACE))
-    found = replacing.extend([*start, 900, 7, 8, 1, 99], NEW)
-    assert isinstance(found, Extension)
-    assert found.ids == [*start, 900, 7, 8, *two_ids(NEW, add_generation_prompt=True)]
 
 
 def test_editing_a_message_later_changes_no_answer() -> None:
@@ -633,75 +478,6 @@ def resumed(questions: Any, ids: Sequence[int]) -> Any:
             ids = yield questions.send(ids)
         except StopIteration as end:
             return end.value
-
-
-SYSTEM: Plain = {"role": "system", "content": "be ab"}
-CALLED: Plain = {**CALLING, "tool_calls": [{**CALL, "id": "a1b2c3d4e"}]}
-ANSWERED: Plain = {**RESULT, "tool_call_id": "a1b2c3d4e", "content": "ba"}
-TALKS: list[tuple[list[Plain], Plain, list[Plain]]] = [
-    ([example.user("ab")], example.assistant("hello"), [example.user("why, ab?")]),
-    ([example.user("ab")], example.assistant("hello"), [SYSTEM, example.user("say hello")]),
-    ([SYSTEM, example.user("ab /no_think")], example.assistant("hello"), [example.user("why?")]),
-    ([example.user("ab")], {**example.assistant("so"), "reasoning_content": "ba"}, [example.user("hello")]),
-    ([SYSTEM, example.user("ab")], CALLED, [ANSWERED]),
-    ([example.user("ab")], CALLED, [ANSWERED, example.user("and?")]),
-    ([example.user("ab"), CALLED, ANSWERED], example.assistant("seven"), [example.user("and?")]),
-    ([example.user("ab"), CALLED, ANSWERED, example.user("ab")], CALLED, [ANSWERED]),
-    (
-        [
-            example.user("ab"),
-            {
-                **CALLED,
-                "tool_calls": [{**CALLED["tool_calls"][0], "function": {"name": "g", "arguments": "{}"}}],
-            },
-            ANSWERED,
-        ],
-        CALLED,
-        [ANSWERED],
-    ),
-]
-
-
-@pytest.mark.parametrize("toy", [toy for toy in TOYS if not toy.nondeterministic], ids=repr)
-def test_what_is_not_known_is_never_guessed(toy: Toy) -> None:
-    """For every toy: the answer is what it truly writes, or there is none; more knowledge loses no answer."""
-    see_that_nothing_is_guessed(toy, None)
-
-
-@pytest.mark.parametrize(
-    "toy", [*DEPENDENT_TOYS, *(toy for toy in LOCAL_TOYS if toy.name in {"harmony", "thinking"})], ids=repr
-)
-def test_a_profile_does_not_guess_the_turn(toy: Toy) -> None:
-    """A profile knows cases; which of them a turn is that nobody gave, it does not know."""
-    if not toy.nondeterministic:
-        see_that_nothing_is_guessed(toy, GrowingProfile(Profile(suffix=toy.suffix, stop_ids=toy.stop_ids)))
-
-
-def see_that_nothing_is_guessed(toy: Toy, profile: GrowingProfile | None) -> None:
-    for history, turn, new in TALKS:
-        messages = (*history, turn, *new)
-        try:
-            page = toy.page(messages, add_generation_prompt=True)
-            start = toy(history, add_generation_prompt=True)
-        except TemplateRefused:
-            continue
-        if page.lost:  # it may write what is in parts
-            page = toy.page(in_parts(Question(messages)).messages, add_generation_prompt=True)
-        place = len(history)
-        right = page.text[page.bodies[place][1] :] if place in page.bodies and not page.lost else None
-        ids = [*start, 900_000]
-        answers = [
-            Bridge(toy, toy.stop_ids, suffix=toy.suffix, profile=profile).extend(
-                ids, new, truncated=True, **known
-            )
-            for known in ({}, {"turn": turn}, {"history": history}, {"turn": turn, "history": history})
-        ]
-        for found in answers:
-            if isinstance(found, Extension):
-                assert toy.tokenizer.decode(found.added) == right
-        took = [isinstance(found, Extension) for found in answers]
-        assert max(took) <= took[3]
-        assert took[0] <= min(took[1:])
 
 
 def test_a_ledger_that_is_passed_on_keeps_what_earlier_turns_sampled() -> None:
@@ -731,27 +507,6 @@ def test_a_template_that_does_not_even_close_a_turn_is_a_refusal() -> None:
     found = Bridge(refusing, [example.CLOSE]).extend([*IDS], [example.user("more")])
     reason = "no close can be asked for: a system message comes first"
     assert found == Refusal(Reason.TEMPLATE_REFUSED, reason)
-
-
-def test_a_call_that_is_written_otherwise_later_is_closed_where_the_stop_is_known() -> None:
-    """The template writes a call's id once a result follows: only the close stays as it was sampled."""
-    toy = next(toy for toy in DEPENDENT_TOYS if toy.name == "ids_later")
-    history = [example.user()]
-    stop = toy.stop_ids[0]
-    ids = [*toy(history, add_generation_prompt=True), *toy.sample([*history, CALLING]), stop]
-    tail = toy([*history, CALLING, RESULT], add_generation_prompt=True)
-    right = [*ids, *tail[tail.index(stop, len(toy(history, add_generation_prompt=True))) + 1 :]]
-    known: Plain = {"turn": CALLING, "history": history}
-    found = Bridge(toy, toy.stop_ids).extend(ids, [RESULT], **known)
-    assert isinstance(found, Extension)
-    assert found.ids == right
-    unknown = Bridge(toy).extend(ids, [RESULT], **known)
-    assert isinstance(unknown, Refusal)
-    for name in ("<|im_end|>", "\n<|im_end|>\n"):
-        named = {**RESULT, "tool_call_id": name}
-        calling = {**CALLING, "tool_calls": [{**CALL, "id": name}]}
-        spelled = Bridge(toy, toy.stop_ids).extend(ids, [named], turn=calling, history=history)
-        assert isinstance(spelled, Refusal)
 
 
 CALL_CLOSE = [7, 8, 2, 3]

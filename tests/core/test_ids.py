@@ -25,11 +25,6 @@ def test_ids_are_taken_once_and_packed_once() -> None:
     assert all(type(item) is int for item in longer.tolist())
 
 
-def test_ids_are_named_in_errors() -> None:
-    with pytest.raises(InputError, match=r"^ids\[1\] is -1"):
-        Ids.of([5, -1])
-
-
 def test_ids_begin_with_their_prefix_by_identity_or_value() -> None:
     ids = Ids.of([1, 2, 3])
     assert ids.then((4,)).starts_with(ids)

@@ -10,11 +10,9 @@ import pytest
 
 from tests.core import example
 from tito_core import (
-    Forgiveness,
     InputError,
     Located,
     Message,
-    Messages,
     Policy,
     Reason,
     Refusal,
@@ -203,20 +201,6 @@ def test_a_turn_knows_whether_an_id_of_its_calls_was_called_before(
     assert plain.turn.reused == ids  # a new message may call, too
 
 
-def test_a_turn_after_a_history_is_the_turn_of_a_step() -> None:
-    """A caller may have no step, and know the history."""
-    step = example.step([SYSTEM, example.user("a"), CALLING, RESULT], "b")
-    turn = located(step, example.user("c")).turn
-    known = turn_after(step.prompt, example.assistant("b"))
-    assert (turn.stop, known.stop, turn.end) == (example.CLOSE, None, tuple(step.completion_ids))
-    for one in (turn, known):
-        assert (one.message, one.after) == (example.assistant("b"), "tool")
-        assert one.history == (SYSTEM, example.user("a"))
-        assert one.past == tuple(step.prompt)
-    empty = turn_after(Messages.of([]), example.assistant("b"))
-    assert (empty.after, empty.history, empty.past) == ("user", (), ())
-
-
 def test_an_invalid_prompt_or_trajectory_is_named_by_its_type() -> None:
     wrong: Any = {"role": "user"}
     with pytest.raises(InputError, match=r"^prompt must be a list of messages, not dict$"):
@@ -271,45 +255,6 @@ def test_a_prompt_is_any_sequence_of_messages(kind: Callable[[list[Message]], Se
     assert found.environment == (example.user("more"),)
     edited: list[Message] = [example.user("other"), *step.messages[1:], example.user("more")]
     assert isinstance(locate([step], kind(edited)), Refusal)
-
-
-SHORT = example.step()
-
-
-LONG = example.step(example.prompt(SHORT), "yes")
-
-
-def used(steps: Sequence[Step], prompt: Any, **more: Any) -> tuple[Step, frozenset[Forgiveness]]:
-    found = locate(steps, prompt, **more)
-    assert isinstance(found, Located)
-    return found.match.step, found.match.forgiven
-
-
-@pytest.mark.parametrize("order", [(SHORT, LONG), (LONG, SHORT), (SHORT, LONG, SHORT)])
-@pytest.mark.parametrize("kind", [list, Trajectory])
-def test_the_longest_step_is_continued_whatever_the_order(kind: Any, order: Sequence[Step]) -> None:
-    assert used(kind(order), example.prompt(LONG)) == (LONG, frozenset())
-    assert used(kind(order), example.prompt(SHORT, "other")) == (SHORT, frozenset())
-
-
-def test_of_steps_alike_the_latest_is_continued_also_where_something_is_forgiven() -> None:
-    one, two = example.step(sampled=[901, example.CLOSE]), example.step(sampled=[902, example.CLOSE])
-    for echo, forgiven in (
-        (example.assistant(), ()),
-        ({**example.assistant(), "name": None}, (Forgiveness.ABSENT,)),
-    ):
-        prompt = [example.user(), echo, example.user("more")]
-        assert used([one, two], prompt) == (two, frozenset(forgiven))
-        assert used([two, one], prompt) == (one, frozenset(forgiven))
-
-
-def test_a_policy_forgives_what_it_names_and_nothing_else() -> None:
-    prompt = [example.user(), example.assistant("hello\n"), example.user("more")]
-    forgive = Policy(forgive=[Forgiveness.OUTER_WHITESPACE])
-    assert used([SHORT], prompt, policy=forgive) == (SHORT, frozenset({Forgiveness.OUTER_WHITESPACE}))
-    refusal = locate([SHORT], prompt)
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason is Reason.NO_PREFIX
 
 
 @pytest.mark.parametrize("developer", [False, True])

@@ -26,13 +26,6 @@ def calling(name: str = "f", identity: str = "c1", arguments: Any = "{}") -> dic
     return assistant(None, tool_calls=[{"id": identity, "function": {"name": name, "arguments": arguments}}])
 
 
-ALIKE = {
-    "white space at the end": (assistant("a"), assistant("a \n")),
-    "reasoning not echoed": (assistant(reasoning="t"), assistant()),
-    "a renamed call": (calling(identity="c1"), calling(identity="c2")),
-    "a renamed result": ({"role": "tool", "tool_call_id": "c1"}, {"role": "tool", "tool_call_id": "c2"}),
-    "spelled otherwise": (calling(arguments='{"x": 1.0}'), calling(arguments={"x": 1})),
-}
 UNLIKE = {
     "role": (example.user("a"), assistant("a")),
     "text": (assistant("a"), assistant("b")),
@@ -42,11 +35,6 @@ UNLIKE = {
     "the arguments of a call": (calling(arguments="{}"), calling(arguments='{"x": 1}')),
     "a name": ({**example.user(), "name": "x"}, {**example.user(), "name": "y"}),
 }
-
-
-@pytest.mark.parametrize(("ours", "theirs"), ALIKE.values(), ids=ALIKE.keys())
-def test_a_hash_ignores_differences_that_a_policy_may_forgive(ours: Any, theirs: Any) -> None:
-    assert prefix_hashes([ours]) == prefix_hashes([theirs])
 
 
 @pytest.mark.parametrize(("ours", "theirs"), UNLIKE.values(), ids=UNLIKE.keys())

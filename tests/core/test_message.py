@@ -247,18 +247,6 @@ def test_a_part_without_a_type_is_not_media() -> None:
     assert is_multimodal([{"role": "user", "content": [{"type": [], "image_url": {"url": "a"}}]}])
 
 
-def test_an_object_of_attrs_that_holds_itself_is_too_deep() -> None:
-    @attrs.define
-    class Loop:
-        role: str
-        content: Any = None
-
-    loop = Loop("user")
-    loop.content = loop
-    with pytest.raises(InputError, match=r"prompt\[0\] nests deeper"):
-        copied([loop], "prompt")  # type: ignore[list-item]  # what a client library may hand over
-
-
 class Said(pydantic.BaseModel):
     role: str
     content: str | None = None
@@ -278,22 +266,6 @@ def test_objects_of_client_libraries_become_plain_data() -> None:
     )
     with pytest.raises(InputError, match=r"prompt\[3\] holds a SimpleNamespace"):
         copied([SimpleNamespace(role="user")], "prompt", 3)  # type: ignore[list-item]  # no fields to read
-
-
-def test_messages_know_their_opening_and_their_last_user() -> None:
-    system, user, reply = {"role": "system", "content": "s"}, example.user(), example.assistant()
-    start = Messages.of([system])
-    assert (start.opening, start.asked) == ((system,), -1)
-    longer = start.then([{**system, "role": "developer"}, user, system])
-    assert [message["role"] for message in longer.opening] == ["system", "developer"]
-    assert longer.asked == 2
-    last = longer.then([reply, user, reply])
-    assert last.opening == longer.opening
-    assert last.asked == 5
-    assert last.then([]) is last
-    assert Messages.of([user, system]).opening == ()
-    with pytest.raises(InputError, match=r"prompt\[7\] has no role"):
-        last.then([{"content": "x"}])
 
 
 def test_messages_that_add_nothing_to_the_summary_share_it() -> None:

@@ -19,33 +19,12 @@ from tito_core import (
     answer,
     continue_questions,
     locate,
-    stitch,
     stitch_questions,
 )
 from tito_core.normalization.receipts import OPTIONAL, Forgiveness
 from tito_core.seams.profile import Profile
 
 SUFFIX = (example.CLOSE,)
-
-
-def refused(*args: Any, **more: Any) -> Refusal:
-    found = answer(stitch_questions(*args, **more), example.tokenize)
-    assert isinstance(found, Refusal)
-    return found
-
-
-def test_policies_for_odd_stops() -> None:
-    step = example.step(sampled=[900, 77])
-    assert refused([step], example.prompt(step), SUFFIX).reason is Reason.ODD_STOP
-    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
-    kept = stitch(
-        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.KEEP)
-    )
-    assert kept == [*step.ids, example.CLOSE, *bridge]
-    put = stitch(
-        [step], example.prompt(step), SUFFIX, example.tokenize, policy=Policy(odd_stop=OddStop.REPLACE)
-    )
-    assert put == [*list(step.ids)[:-1], example.CLOSE, *bridge]
 
 
 @pytest.mark.parametrize(("stop_ids", "replaced"), [((), True), ((77, 78), True), ((78,), False)])
@@ -66,25 +45,6 @@ def test_a_text_that_ended_a_turn_is_not_replaced(stop_ids: tuple[int, ...], rep
         else:
             assert isinstance(found, Refusal)
             assert (found.reason, found.detail[:23]) == (Reason.ODD_STOP, "the turn ended with 77,")
-
-
-@pytest.mark.parametrize("choice", [OddStop.REPLACE, OddStop.KEEP])
-def test_a_turn_without_ids_has_no_stop_to_choose_about(choice: OddStop) -> None:
-    step = example.step(sampled=[])
-    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(odd_stop=choice))
-    assert found.reason is Reason.ODD_STOP
-
-
-def test_policies_for_truncated_turns() -> None:
-    step = example.step(sampled=[900], truncated=True)
-    bridge = example.tokenize([example.user("more")], add_generation_prompt=True)
-    assert stitch([step], example.prompt(step), SUFFIX, example.tokenize) == [
-        *step.ids,
-        example.CLOSE,
-        *bridge,
-    ]
-    found = refused([step], example.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.REFUSE))
-    assert found.reason is Reason.TRUNCATED
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,12 @@ from tito_core import (
     Located,
     Message,
     Messages,
-    OddStop,
-    Policy,
     Reason,
     Refusal,
     Step,
     Stitched,
     TemplateRefused,
     Trajectory,
-    Truncated,
     answer,
     locate,
     stitch_questions,
@@ -98,18 +95,6 @@ def test_the_next_step_shares_the_messages_of_the_one_that_it_continues(shared: 
     ]
 
 
-def test_a_cut_turn_is_closed_even_where_its_last_id_is_the_close() -> None:
-    """It was cut: what looks like its stop was not one, or the engine would have said so."""
-    step = example.step(truncated=True)
-    found = answer(
-        stitch_questions([step], example.prompt(step), SUFFIX, policy=Policy(truncated=Truncated.CLOSE)),
-        example.tokenize,
-    )
-    assert isinstance(found, Stitched)
-    assert found.inserted_close == SUFFIX
-    assert found.ids.tolist()[: len(step.ids) + 1] == [*step.ids, example.CLOSE]
-
-
 def named(trajectory: Any, messages: Any, **more: Any) -> Any:
     located = locate(trajectory, messages, **more)
     return case_of(located.turn, located.environment) if isinstance(located, Located) else located.reason
@@ -132,12 +117,6 @@ def test_the_role_before_a_turn_is_part_of_its_name() -> None:
     assert found[0].before == "tool"
 
 
-def test_a_policy_is_a_policy() -> None:
-    with pytest.raises(InputError, match=r"^policy is 'keep': give a Policy"):
-        answer(stitch_questions([], [], SUFFIX, policy="keep"), example.tokenize)  # type: ignore[arg-type]  # a guess
-    assert isinstance(answer(stitch_questions([], [], SUFFIX, policy=Policy()), example.tokenize), Refusal)
-
-
 def test_nothing_matched_is_counted() -> None:
     steps = [example.step(), example.step()]
     found = answer(
@@ -152,14 +131,6 @@ def test_invalid_arguments_of_a_stitch_are_named_before_matching() -> None:
     wrong: Any = {}
     with pytest.raises(InputError, match=r"^profile is a dict: give a Profile"):
         next(stitch_questions([], [], SUFFIX, profile=wrong))
-
-
-def test_a_stop_is_replaced_and_nothing_else_of_a_turn() -> None:
-    step = example.step(sampled=[900, 901, 902, 77])
-    found = stitched(step, policy=Policy(odd_stop=OddStop.REPLACE))
-    assert found.ids.tolist() == [*step.prompt_ids, 900, 901, 902, *found.added]
-    assert sum(found.ledger.mask()) == 3
-    assert (found.replaced_stop, found.inserted_close) == (77, SUFFIX)
 
 
 def never_silent(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

@@ -8,10 +8,9 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import Question, Reason, TemplateRefused, TokenizeFn, answer
+from tito_core import Reason, TemplateRefused, TokenizeFn, answer
 from tito_core.seams.case import TurnKind
-from tito_core.seams.certify import MOST_RENDERS, CaseToShow, RenderCount, certify_questions
-from tito_core.seams.probe import kinds
+from tito_core.seams.certify import MOST_RENDERS, CaseToShow, certify_questions
 from tito_core.seams.profile import Case, Mode
 from tito_core.testing.toys import TOYS, Message, Toy
 
@@ -138,25 +137,6 @@ def test_a_certificate_that_takes_too_many_renders_is_refused() -> None:
     assert case.detail == f"more than {MOST_RENDERS} renders"
 
 
-def test_the_usual_cases() -> None:
-    after_answer = {("user",), ("user+",), ("system",), ("system", "user"), ("assistant", "user")}
-    after_call = {("tool",), ("tool", "user"), ("tool", "system")}
-    after_calls = {("tool+",), ("tool+", "user"), ("tool",)}
-    found = list(kinds())
-    assert len(found) == len(set(found)) == 2 * 2 * (5 + 4 * 3 + 4 * 3)
-    for calls, contents, shapes in (
-        (0, {"text"}, after_answer),
-        (1, {"text", "empty", "null", "absent"}, after_call),
-        (2, {"text", "empty", "null", "absent"}, after_calls),
-    ):
-        some = [(kind, shape) for kind, shape in found if kind.calls == calls]
-        assert {shape for _, shape in some} == shapes
-        assert {kind.content for kind, _ in some} == contents
-        assert {(kind.before, kind.reasoning) for kind, _ in some} == {
-            (before, reasoning) for before in ("user", "tool") for reasoning in (False, True)
-        }
-
-
 @pytest.mark.parametrize(("kind", "shape", "closed"), [(PLAIN, "user", 1), (CALL, "tool", 1)])
 def test_a_recipe_says_how_many_ids_close_the_turn(kind: TurnKind, shape: str, closed: int) -> None:
     """A call's turn ends with a stop of its own here, which is known; the next opener is no part of it."""
@@ -173,17 +153,6 @@ def test_a_stop_that_opens_what_follows_is_found_and_closes_nothing() -> None:
     assert recipe is not None
     assert recipe.closed == 0
     assert toy.tokenizer.decode(recipe.close) == "<|observation|>"
-
-
-def test_renders_are_counted_as_they_are_asked_for() -> None:
-    counter = RenderCount()
-    question = Question(({"role": "user", "content": "hi"},))
-    assert counter.count(question) is question
-    assert counter.count(question) is question
-    assert counter.renders == 2
-
-
-Reads = Callable[[Sequence[Message]], bool]
 
 
 def looped_without_system(past: Sequence[Message]) -> bool:

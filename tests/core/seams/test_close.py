@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.core.seams.test_prove import CALLING, RESULT, proved, turn
+from tests.core.example import CALLING, RESULT
+from tests.core.seams.test_prove import proved, turn
 from tito_core import (
     Bridge,
     Extension,

@@ -91,11 +91,6 @@ def test_a_template_that_is_not_deterministic_has_no_other_facts(name: str) -> N
     assert facts_of(BY_NAME[name]) == Facts(random=True)
 
 
-def test_a_fact_that_was_not_asked_for_is_unknown() -> None:
-    said = {name: value for name, value in attrs.asdict(Facts()).items() if value is not None}
-    assert said == {"follows": (), "random": False, "opening": (), "openers": {}}
-
-
 @pytest.mark.parametrize(
     ("name", "opening"),
     [

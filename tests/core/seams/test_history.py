@@ -10,20 +10,14 @@ import pytest
 
 from tito_core.message import texts_in
 from tito_core.seams.history import (
-    ANSWER,
     CALL_ID,
-    NO_KEY,
     OFF,
     ON,
     STYLES,
     SWITCHED,
-    SYSTEM,
-    UNLIKELY,
-    USER,
     Context,
     Past,
     akin_histories,
-    lookups,
     shortest,
 )
 from tito_core.seams.turn_form import calls_of
@@ -101,13 +95,6 @@ def test_a_template_may_take_no_reasoning_beside_a_call() -> None:
     assert {True, False} in beside
 
 
-def test_before_a_late_system_text_the_roles_may_alternate() -> None:
-    for role in ("system", "developer"):
-        before = {context[-2]["role"] for context in written(Past(role=role))}
-        assert before == {"assistant", "user"}
-        assert [roles(context) for context in shortest(role)] == [role[0], f"u{role[0]}"]
-
-
 @pytest.mark.parametrize("role", ["tool", "function", "ipython", "observation"])
 def test_a_tool_loop_ends_with_a_result_and_has_another_before_it(role: str) -> None:
     """Templates know results of tools by several names."""
@@ -116,57 +103,6 @@ def test_a_tool_loop_ends_with_a_result_and_has_another_before_it(role: str) -> 
         assert set(called(context)) == set(answered(context)) == {"real"}
     for context in shortest(role):
         assert (called(context), answered(context)) == ([CALL_ID], [CALL_ID])
-
-
-def test_a_loop_may_go_on_after_other_messages() -> None:
-    for context in written(Past(role="system", loop=("user", "system"), calls=(("c",),))):
-        assert roles(context).endswith("uatus")
-        assert answered(context)[-1] == "c"
-
-
-def test_earlier_calls_are_called_in_one_turn_or_in_several_and_answered_in_order() -> None:
-    for calls, end in (((("c", "d"),), "attau"), ((("c",), ("d",)), "atatau")):
-        histories = written(Past(calls=calls, called=True))
-        assert {
-            "object" if isinstance(call["function"]["arguments"], dict) else "text"
-            for context in histories
-            for one in context
-            for call in calls_of(one)
-        } == {"object", "text"}
-        for context in histories:
-            assert called(context) == answered(context) == ["c", "d"]
-            assert roles(context).endswith(end)
-
-
-@pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
-def test_only_histories_with_calls_count_where_a_tool_must_have_been_called(role: str) -> None:
-    histories = written(Past(role=role, calls=(("c",),), tool="look", called=True))
-    names = [call["function"]["name"] for context in histories for one in context for call in calls_of(one)]
-    assert set(names) == {"look"}
-    assert all(called(context) == ["c"] for context in histories)
-    assert len(histories) < len(written(Past(role=role)))
-
-
-def test_the_tool_of_earlier_calls_is_one_that_no_turn_calls() -> None:
-    calls = [call for context in written(Past()) for one in context for call in calls_of(one)]
-    assert {call["function"]["name"] for call in calls} == {UNLIKELY}
-
-
-def test_an_id_that_is_missing_is_none_or_has_no_key() -> None:
-    for missing, found in ((None, [None]), (NO_KEY, ["absent"])):
-        context = lookups("f", 1, ((missing,),))
-        assert (called(context), answered(context)) == (found, found)
-
-
-def test_a_lookup_is_a_call_and_its_result_in_both_spellings() -> None:
-    for as_object, arguments in ((True, {"x": "3"}), (False, '{"x": "3"}')):
-        turn, result = lookups("add", 3, role="function", as_object=as_object)
-        function = {"name": "add", "arguments": arguments}
-        call = {"id": CALL_ID, "type": "function", "function": function}
-        assert turn == {"role": "assistant", "content": "", "tool_calls": [call]}
-        assert result == {"role": "function", "tool_call_id": CALL_ID, "name": "add", "content": "7"}
-    thoughtful, _ = lookups("add", 3, thought=True)
-    assert thoughtful["reasoning_content"]
 
 
 @pytest.mark.parametrize(
@@ -189,29 +125,6 @@ def test_a_likely_history_begins_with_a_system_text_as_the_real_one_does(
     assert list(map(roles, shortest(role))) == usual
 
 
-@pytest.mark.parametrize(
-    ("role", "history", "akin"),
-    [
-        ("user", (TEXT, ASKED), [(TEXT, ASKED)]),
-        ("user", (), [()]),
-        ("system", (TEXT, ASKED), [(TEXT, ASKED, SYSTEM)]),
-        ("system", (TEXT,), [(TEXT,)]),  # it ends that way already
-        ("assistant", (ASKED,), [(ASKED, ANSWER)]),
-    ],
-)
-def test_akin_histories_have_the_messages_of_the_real_history(
-    role: str, history: tuple[Plain, ...], akin: list[tuple[Plain, ...]]
-) -> None:
-    assert list(akin_histories(role, history)) == akin
-
-
-def test_akin_histories_in_a_tool_loop_end_with_a_result() -> None:
-    for context in akin_histories("tool", (TEXT, USER)):
-        assert context[:2] == (TEXT, USER)
-        assert roles(context) == "suat"
-        assert called(context) == answered(context)
-
-
 @pytest.mark.parametrize("word", [OFF, ON, "failed:"])
 def test_earlier_messages_of_the_given_roles_say_a_word(word: str) -> None:
     for role in ("system", "user", "tool"):
@@ -225,20 +138,6 @@ def test_earlier_messages_of_the_given_roles_say_a_word(word: str) -> None:
         ]
         assert set(spoken) == {(role, False)}  # not the last question: the real one is asked about by itself
     assert not any(says(one, word) for context in written(Past(words=word)) for one in context)
-
-
-def test_results_say_the_word_wherever_they_stand() -> None:
-    for context in written(Past(role="tool", words="failed:", saying=frozenset(("tool",)))):
-        assert all(says(one, "failed:") == (one["role"] == "tool") for one in context)
-
-
-def test_a_word_may_stand_at_the_beginning_and_at_the_end() -> None:
-    """Templates look at the first letters of a text, or at the last."""
-    context = Past(words="failed:", saying=frozenset(("user",)), twice=True).histories[0]
-    assert context is not None
-    (said,) = (message["content"] for message in context if says(message, "failed:"))
-    assert said.startswith("failed:")
-    assert said.endswith("failed:")
 
 
 def images(message: Plain) -> int:

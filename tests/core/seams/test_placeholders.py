@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.pictures import image, showing
-from tito_core.seams.placeholders import WORD, differing, is_alone, replaced
+from tito_core.seams.placeholders import WORD, is_alone, replaced
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,6 @@ def test_a_placeholder_is_a_medium_s_where_it_changes_alone(
 ) -> None:
     found = [(3, "image"), (6, "image"), (8, "image")]
     assert is_alone(place, 2, found, start, stop) is alone
-
-
-@pytest.mark.parametrize(
-    ("other", "where"),
-    [
-        ([1, 2, 9, 4, 5], (2, 3)),
-        ([1, 2, 4, 5], (2, 3)),
-        ([1, 2, 3, 3, 4, 5], (3, 3)),
-        ([9, 2, 3, 4, 5], (0, 1)),
-        ([1, 2, 3, 4], (4, 5)),
-        ([1, 2, 3, 4, 5], (5, 5)),
-        ([], (0, 5)),
-    ],
-)
-def test_what_differs_is_between_what_both_begin_and_end_with(
-    other: list[int], where: tuple[int, int]
-) -> None:
-    assert differing([1, 2, 3, 4, 5], other) == where
 
 
 def test_a_word_replaces_each_medium_from_one_on() -> None:

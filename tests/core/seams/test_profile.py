@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
+from tests.core.example import RESULT, Recorder, each, refusing, speaking
 from tito_core import (
     InputError,
     Message,
@@ -17,7 +18,6 @@ from tito_core import (
     Rendered,
     Step,
     Stitched,
-    TemplateRefused,
     answer,
     render_key,
     stitch,
@@ -31,62 +31,42 @@ from tito_core.seams.profile import Case, Facts, Mode, Profile, Recipe, recogniz
 from tito_core.seams.prove import Proof
 from tito_core.seams.turn import SampledTurn
 
-RECIPE = Recipe(
-    place=None,
-    as_object=False,
-    past=0,
-    mark=(50, 51),
-    rest=(7,),
-    close=(2, 3),
-    closed=2,
-    speaks=(1, 9),
-    cut=False,
-)
-TAIL = (7, 2, 3, 1, 8, 65, 2, 3, 1, 9)
-ANSWER = (1, 8, 50, 51, *TAIL)
+
+def recipe(**more: Any) -> Recipe:
+    usual: dict[str, Any] = {"place": None, "as_object": False, "past": 0, "mark": (50,), "rest": ()}
+    return Recipe(**(usual | {"close": (2,), "closed": 1, "speaks": (1, 9), "cut": False} | more))
+
+
+RECIPE = recipe(mark=(50, 51), rest=(7,), close=(2, 3), closed=2)
 PLAIN = TurnKind(before="user", reasoning=False, calls=0, content="text")
 ONE_CALL = TurnKind(before="user", reasoning=False, calls=1, content="text")
 
 
-def test_a_tail_that_a_recipe_predicts_is_recognized() -> None:
-    assert recognize(RECIPE, ANSWER) == TAIL[1:]
-    assert recognize(attrs.evolve(RECIPE, rest=None), ANSWER) == TAIL[1:]
-    assert recognize(attrs.evolve(RECIPE, rest=(7, 2, 3), close=(), speaks=()), ANSWER) == TAIL[3:]
-
-
 @pytest.mark.parametrize(
-    "answer",
+    ("known", "ids", "bridge"),
     [
-        (*ANSWER[:-1], 10),
-        (*ANSWER[:-2], 2, 9),
-        (1, 8, 50, 51, 6, *TAIL[1:]),
-        (1, 8, 50, 51, 7, 2, 4, *TAIL[3:]),
-        (1, 8, 50, 51, 7, 4, 3, *TAIL[3:]),
-        (1, 8, 50, *TAIL),
-        (1, 8, 50, 51, 50, 51, *TAIL),
-        (1, 8, 50, 51, 7, 2, 3, 9),
-        (1, 8, 50, 51, 7, 2),
-        (),
-    ],
-    ids=[
-        "speaks otherwise",
-        "speaks otherwise, one before",
-        "another rest",
-        "another close",
-        "a close that begins otherwise",
-        "half a mark",
-        "the mark twice",
-        "the close runs into what makes the model speak",
-        "half a close",
-        "nothing",
+        (recipe(), (50, 2, 1, 9), (2, 1, 9)),
+        (recipe(), (50, 2, 1, 8), None),
+        (recipe(), (50, 3, 1, 9), None),
+        (recipe(), (50, 1, 9), None),  # the close must stand before the generation prompt
+        (recipe(close=()), (50, 1, 9), (1, 9)),
+        (recipe(speaks=()), (50, 2), (2,)),
+        (recipe(speaks=(2, 1, 9)), (50, 2, 1, 9), None),  # nor may one be the other
+        (recipe(rest=(7,)), (50, 7, 2, 1, 9), (2, 1, 9)),
+        (recipe(rest=(7,)), (50, 8, 2, 1, 9), None),
+        (recipe(rest=None), (50, 8, 8, 2, 5, 1, 9), (2, 5, 1, 9)),
+        (recipe(rest=None, speaks=()), (50, 8, 2), (2,)),
+        (recipe(rest=None), (50, 8, 8, 1, 9), None),
+        (recipe(rest=None, close=(2, 3)), (50, 2, 8, 2, 3, 1, 9), (2, 3, 1, 9)),
+        (recipe(mark=(50, 51)), (50, 51, 2, 1, 9), (2, 1, 9)),
+        (recipe(mark=(50, 51)), (51, 50, 2, 1, 9), None),
+        (recipe(mark=()), (2, 1, 9), None),
     ],
 )
-def test_other_values_are_not_messages(answer: tuple[int, ...]) -> None:
-    assert recognize(RECIPE, answer) is None
-
-
-def test_a_close_is_required_where_nothing_follows() -> None:
-    assert recognize(attrs.evolve(RECIPE, rest=None), (50, 51, 7, 2, 1, 9)) is None
+def test_a_tail_is_recognized_only_as_it_was_shown(
+    known: Recipe, ids: tuple[int, ...], bridge: tuple[int, ...] | None
+) -> None:
+    assert recognize(known, ids) == bridge
 
 
 def test_recipes_of_unlike_marks_share_their_ends() -> None:
@@ -110,19 +90,25 @@ def test_recipes_that_differ_in_anything_else_are_not_one(other: dict[str, Any])
     assert joined([RECIPE, attrs.evolve(RECIPE, **other)]) is None
 
 
-def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a call's arguments first and its name after them."""
-    text = ""
-    for message in messages:
-        text += f"<{message['role'][0]}>{message.get('content') or ''}"
-        for call in message.get("tool_calls") or ():
-            text += f"{call['function']['arguments']} {call['function']['name']}"
-        text += "\x02"
-    return [ord(letter) for letter in text + "<a>" * add_generation_prompt]
+SUFFIX = (example.CLOSE,)
+
+
+def certified(kind: TurnKind, shape: str, tokenize: Any) -> Case:
+    return answer(certify_questions(kind, (shape,), SUFFIX), tokenize)
+
+
+naming = each(
+    lambda m, ids, _: [
+        *ids[:-1],
+        *(i for c in example.calls([m]) for i in example.text(c["function"]["name"])),
+        ids[-1],
+    ]
+)
+"""Writes a call's name after its arguments."""
 
 
 def test_a_recipe_has_no_text_that_depends_on_the_call() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (2,)), naming)
+    case = certified(ONE_CALL, "tool", naming)
     assert case.mode is Mode.FREE
     assert case.recipe is not None
     assert (case.recipe.rest, case.recipe.close) == (None, (2,))
@@ -187,8 +173,8 @@ class WithText(Cutting):
 
 
 def known(*shapes: tuple[str, ...], **more: Any) -> Profile:
-    cases = [answer(certify_questions(PLAIN, shape, (example.CLOSE,)), Cutting()) for shape in shapes]
-    return Profile(suffix=(example.CLOSE,), cases=tuple(cases), **more)
+    cases = [answer(certify_questions(PLAIN, shape, SUFFIX), Cutting()) for shape in shapes]
+    return Profile(suffix=SUFFIX, cases=tuple(cases), **more)
 
 
 @pytest.mark.parametrize("words", ["What rhymes with Zephyr", "Zephyr", "zephyr more", "4096"])
@@ -206,29 +192,17 @@ def test_new_messages_may_have_the_stand_in_texts(words: str) -> None:
 def test_a_check_against_a_full_render_finds_a_missing_message() -> None:
     step = example.step()
     prompt = [*example.prompt(step), example.user("Zephyr"), example.user("last")]
-    found = answer(stitch_questions([step], prompt, (example.CLOSE,)), Cutting())
-    assert isinstance(found, Stitched)
-    assert answer(recheck_questions(found, prompt), Cutting()) is True
-    for start in range(1, len(found.added)):
-        assert (
-            answer(recheck_questions(attrs.evolve(found, added=found.added[start:]), prompt), Cutting())
-            is False
-        )
-    longer = attrs.evolve(found, added=(example.CLOSE,) * 200)
-    assert answer(recheck_questions(longer, prompt), Cutting()) is False
-
-
-def test_a_check_of_a_prompt_that_the_template_refuses_has_no_result() -> None:
-    step = example.step()
-    prompt = example.prompt(step)
-    found = answer(stitch_questions([step], prompt, (example.CLOSE,)), example.tokenize)
+    found = answer(stitch_questions([step], prompt, SUFFIX), Cutting())
     assert isinstance(found, Stitched)
 
-    def refusing(*_: Any, **__: Any) -> list[int]:
-        raise TemplateRefused("no")
+    def checked(added: tuple[int, ...], tokenize: Any) -> bool | None:
+        return answer(recheck_questions(attrs.evolve(found, added=added), prompt), tokenize)
 
-    assert answer(recheck_questions(found, prompt), refusing) is None
-    assert answer(recheck_questions(found, prompt), lambda *_, **__: [1, 2, 3]) is None
+    assert checked(found.added, Cutting()) is True
+    for wrong in (*(found.added[start:] for start in range(1, len(found.added))), SUFFIX * 200):
+        assert checked(wrong, Cutting()) is False
+    for refused in (refusing(lambda _: True), lambda *_, **__: [1, 2, 3]):
+        assert checked(found.added, refused) is None
 
 
 def test_another_role_is_not_taken_for_one_that_is_known() -> None:
@@ -244,86 +218,57 @@ def test_another_role_is_not_taken_for_one_that_is_known() -> None:
 def test_a_profile_of_another_key_is_not_used() -> None:
     key = render_key([{"f": 1}])
     step = example.step(key=key)
-    calls: list[int] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        calls.append(1)
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
     counts = []
     for profile in (known(("user",)), known(("user",), key=key), known(("user",), key=render_key())):
-        calls.clear()
-        assert stitch([step], example.prompt(step), (example.CLOSE,), counting, key=key, profile=profile)
-        counts.append(len(calls))
+        recorder = Recorder()
+        assert stitch([step], example.prompt(step), SUFFIX, recorder, key=key, profile=profile)
+        counts.append(len(recorder.asked))
     assert counts[0] == counts[1] == 2 < counts[2]
 
 
-def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write numbers before the results of tools; refuse a call whose id was used before."""
-    ids: list[int] = []
-    names = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
-    if len(set(names)) < len(names):
-        raise TemplateRefused("an id stands twice")
-    for place, message in enumerate(messages):
-        ids += [200 + place] if message["role"] == "tool" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+numbering = refusing(
+    lambda messages: len({c["id"] for c in example.calls(messages)}) < len(example.calls(messages)),
+    template=each(lambda m, ids, past: [*[200 + len(past)] * (m["role"] == "tool"), *ids]),
+)
+"""Writes numbers before the results of tools; refuses a call whose id was used before."""
 
 
 def test_a_case_is_not_free_where_no_unlike_history_is_taken() -> None:
-    kind = TurnKind(before="tool", reasoning=False, calls=1, content="text")
-    case = answer(certify_questions(kind, ("tool",), (example.CLOSE,)), numbering)
+    case = certified(TurnKind(before="tool", reasoning=False, calls=1, content="text"), "tool", numbering)
     assert (case.mode is Mode.FREE, case.reason) in {(False, Reason.UNPROVEN_TAIL), (False, None)}
 
 
-def quoting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Repeat a call's arguments in front of its result."""
-    ids: list[int] = []
-    assistant = ""
-    for message in messages:
-        ids += example.text(assistant) if message["role"] == "tool" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-        for call in message.get("tool_calls") or ():
-            assistant = str(call["function"]["arguments"])
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+quoting = each(
+    lambda m, ids, past: [*example.text(str(example.calls(past)) if m["role"] == "tool" else ""), *ids]
+)
+"""Repeats calls in front of a result."""
+
+counting = each(
+    lambda m, ids, past: [*[301 + sum(one["role"] == "tool" for one in past)] * (m["role"] == "tool"), *ids]
+)
+"""Writes in front of a result which one it is."""
 
 
-def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write in front of a result which one it is."""
-    ids: list[int] = []
-    number = 0
-    for message in messages:
-        number += message["role"] == "tool"
-        ids += [300 + number] if message["role"] == "tool" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+def looking(identity: str = "c7", name: str = "look") -> dict[str, Any]:
+    return example.calling(identity, name, content="Look.")
+
+
+def found_by(identity: str = "c7") -> dict[str, Any]:
+    return {**RESULT, "tool_call_id": identity}
 
 
 def test_a_tail_that_repeats_the_turn_is_no_case() -> None:
-    assert answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), quoting).mode is Mode.REFUSED
+    assert certified(ONE_CALL, "tool", quoting).mode is Mode.REFUSED
 
 
 def test_a_tail_that_depends_on_the_history_is_asked_in_the_real_one() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), counting)
+    case = certified(ONE_CALL, "tool", counting)
     assert case.mode is Mode.HISTORY
-
-    def looking(name: str, words: str) -> list[dict[str, Any]]:
-        function = {"name": "f", "arguments": '{"x": 1}'}
-        call = {"id": name, "type": "function", "function": function}
-        result = {"role": "tool", "tool_call_id": name, "content": words}
-        return [{"role": "assistant", "content": "Look.", "tool_calls": [call]}, result]
-
-    chat = [
-        example.user("a"),
-        *looking("c1", "7"),
-        example.assistant("ok"),
-        example.user("b"),
-        *looking("c2", "8"),
-    ]
+    first, last = [looking("c1"), found_by("c1")], [looking("c2"), found_by("c2")]
+    chat = [example.user("a"), *first, example.assistant("ok"), example.user("b"), *last]
     step = Step(prompt=chat[:5], completion=chat[5:6], prompt_ids=[1], completion_ids=[900, example.CLOSE])
-    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
-    found = stitch([step], chat, profile.suffix, counting, profile=profile)
-    right = counting(chat, add_generation_prompt=True)
+    found = stitch([step], chat, SUFFIX, counting, profile=Profile(suffix=SUFFIX, cases=(case,)))
+    right = list(counting(chat, add_generation_prompt=True))
     assert found == [1, 900, example.CLOSE, *right[right.index(302) :]]
 
 
@@ -335,15 +280,10 @@ def test_a_recipe_with_an_unknown_history_is_not_used(past: int) -> None:
     assert case.recipe is not None
     assert case.recipe.past == 0
     edited = profile.then(attrs.evolve(case, recipe=attrs.evolve(case.recipe, past=past)))
-    asked: list[int] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(len(messages))
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    found = stitch([step], example.prompt(step), profile.suffix, counting, profile=edited)
-    assert found == stitch([step], example.prompt(step), profile.suffix, example.tokenize)
-    assert len(asked) > 1
+    recorder = Recorder()
+    found = stitch([step], example.prompt(step), SUFFIX, recorder, profile=edited)
+    assert found == stitch([step], example.prompt(step), SUFFIX, example.tokenize)
+    assert len(recorder.asked) > 1
 
 
 def moving(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -444,11 +384,13 @@ def known_tail(profile: Profile, turn: SampledTurn, *environment: Any, tokenize:
     return answer(profile.known_tail_questions(turn, environment), tokenize or example.tokenize)
 
 
-ASKED = SampledTurn(message=example.assistant(), stop=None, history=(example.user(),))
+USER, MORE = example.user(), example.user("more")
+ASKED = SampledTurn(message=example.assistant(), stop=None, history=(USER,))
+UNKNOWN = attrs.evolve(ASKED, history=(), history_known=False)
 
 
 def test_a_known_tail_is_a_proof_that_others_can_go_on_with() -> None:
-    proof = known_tail(known(("user",)), ASKED, example.user("more"))
+    proof = known_tail(known(("user",)), ASKED, MORE)
     assert isinstance(proof, Proof)
     tail = (example.CLOSE, *example.tokenize([example.user("more")], add_generation_prompt=True))
     assert (proof.ids, proof.cut, proof.generation_prompt) == (tail, Cut(0, 1), 2)
@@ -457,170 +399,126 @@ def test_a_known_tail_is_a_proof_that_others_can_go_on_with() -> None:
     assert proof.located.since == "Zephyr"
 
 
+def profiled(kind: TurnKind, shape: str, tokenize: Any, mode: Mode | None = None) -> Profile:
+    """Return a profile with one case; it may be changed to another mode."""
+    case = certified(kind, shape, tokenize)
+    return Profile(suffix=SUFFIX, cases=(attrs.evolve(case, mode=mode or case.mode),))
+
+
+LOOKED = attrs.evolve(ASKED, message=looking())
+
+
 def test_a_known_tail_after_a_call_begins_where_the_call_is_over() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), example.tokenize)
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "Look.", "tool_calls": [call]})
-    result = {"role": "tool", "tool_call_id": "c", "content": "7"}
-    proof = known_tail(Profile(suffix=(example.CLOSE,), cases=(case,)), turn, result)
+    proof = known_tail(profiled(ONE_CALL, "tool", example.tokenize), LOOKED, found_by())
     assert isinstance(proof, Proof)
-    assert proof.ids == (example.CLOSE, *example.tokenize([result], add_generation_prompt=True))
+    assert proof.ids == (example.CLOSE, *example.tokenize([found_by()], add_generation_prompt=True))
     assert proof.cut == Cut(2, 1)  # after `"}`
 
 
-def closing_by_name(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a call's id after its arguments, and close a turn that calls `run` with 5."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.tokenize([message], add_generation_prompt=False)[:-1]
-        calls = message.get("tool_calls") or ()
-        ids += [index for call in calls for index in example.text(str(call["id"]))]
-        ids.append(5 if any(call["function"]["name"] == "run" for call in calls) else example.CLOSE)
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+closing_by_name = each(
+    lambda m, ids, _: [
+        *ids[:-1],
+        *(i for c in example.calls([m]) for i in example.text(str(c["id"]))),
+        5 if any(c["function"]["name"] == "run" for c in example.calls([m])) else example.CLOSE,
+    ]
+)
+"""Writes a call's id after its arguments, and closes a turn that calls `run` with 5."""
 
 
-@pytest.mark.parametrize("name", ["look", "run"])
 @pytest.mark.parametrize("mode", [Mode.FREE, Mode.HISTORY])
-def test_a_close_of_the_result_is_not_taken_for_the_close_of_the_call(name: str, mode: Mode) -> None:
+def test_a_close_of_the_result_is_not_taken_for_the_close_of_the_call(mode: Mode) -> None:
     """Of calls whose end depends on them the close alone is known, and another turn may have another."""
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), closing_by_name)
-    assert case.recipe is not None
-    assert case.recipe.rest is None
-    profile = Profile(suffix=(example.CLOSE,), cases=(attrs.evolve(case, mode=mode),))
-    call = {"id": "c7", "type": "function", "function": {"name": name, "arguments": "{}"}}
-    turn = attrs.evolve(
-        ASKED,
-        message={"role": "assistant", "content": "Look.", "tool_calls": [call]},
-        prompt=[example.user()],
-        place=1,
+    profile = profiled(ONE_CALL, "tool", closing_by_name, mode)
+    (recipe,) = (case.recipe for case in profile.cases)
+    assert recipe is not None
+    assert recipe.rest is None
+    turns = (
+        attrs.evolve(ASKED, message=looking(name=one), prompt=[USER], place=1) for one in ("look", "run")
     )
-    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
-    proof = known_tail(profile, turn, result, tokenize=closing_by_name)
-    if name == "run":
-        assert proof is None
-    else:
-        assert isinstance(proof, Proof)
-        assert proof.ids == (example.CLOSE, *closing_by_name([result], add_generation_prompt=True))
+    look, run = (known_tail(profile, one, found_by(), tokenize=closing_by_name) for one in turns)
+    assert run is None
+    assert isinstance(look, Proof)
+    assert look.ids == (example.CLOSE, *closing_by_name([found_by()], add_generation_prompt=True))
+
+
+def closed_later(messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+    """Close a turn that calls once something follows."""
+    ids = closing_by_name(messages, add_generation_prompt=add_generation_prompt)
+    return ids[:-1] if messages[-1].get("tool_calls") and not add_generation_prompt else ids
 
 
 def test_a_close_that_is_written_once_something_follows_is_known() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = closing_by_name(messages, add_generation_prompt=add_generation_prompt)
-        return ids[:-1] if messages[-1].get("tool_calls") and not add_generation_prompt else ids
-
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), tokenize)
-    call = {"id": "c7", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "Look.", "tool_calls": [call]})
-    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
-    proof = known_tail(Profile(suffix=(example.CLOSE,), cases=(case,)), turn, result, tokenize=tokenize)
-    assert case.recipe is not None
-    assert case.recipe.rest is None
+    profile = profiled(ONE_CALL, "tool", closed_later)
+    proof = known_tail(profile, LOOKED, found_by(), tokenize=closed_later)
     assert isinstance(proof, Proof)
-    assert proof.ids == (example.CLOSE, *tokenize([result], add_generation_prompt=True))
+    assert proof.ids == (example.CLOSE, *closed_later([found_by()], add_generation_prompt=True))
 
 
 def test_a_call_that_may_not_come_last_is_proven_anew_where_its_end_depends_on_it() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), closing_by_name)
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if messages[-1].get("tool_calls"):
-            raise TemplateRefused("a call must be answered")
-        return closing_by_name(messages, add_generation_prompt=add_generation_prompt)
-
-    call = {"id": "c7", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "Look.", "tool_calls": [call]})
-    result = {"role": "tool", "tool_call_id": "c7", "content": "7"}
-    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
-    assert known_tail(profile, turn, result, tokenize=tokenize) is None
+    answered = refusing(lambda messages: bool(messages[-1].get("tool_calls")), template=closing_by_name)
+    profile = profiled(ONE_CALL, "tool", closing_by_name)
+    assert known_tail(profile, LOOKED, found_by(), tokenize=answered) is None
 
 
 def test_in_an_unknown_history_a_known_case_is_shown_in_all_kinds_of_histories() -> None:
-    asked: list[Sequence[Message]] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(messages)
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    unknown = attrs.evolve(ASKED, history=(), history_known=False)
-    profile = known(("user",))
-    proof = known_tail(profile, unknown, example.user("more"), tokenize=counting)
+    recorder, profile = Recorder(), known(("user",))
+    proof = known_tail(profile, UNKNOWN, MORE, tokenize=recorder)
     assert isinstance(proof, Proof)
-    assert proof.ids == known_tail(profile, ASKED, example.user("more")).ids
-    assert {messages[-3]["role"] for messages in asked} == {"user", "tool", "system", "developer"}
-    assert any("/no_think" in messages[0]["content"] for messages in asked)
+    assert proof.ids == known_tail(profile, ASKED, MORE).ids
+    assert {messages[-3]["role"] for messages in recorder.asked} == {"user", "tool", "system", "developer"}
+    assert any("/no_think" in messages[0]["content"] for messages in recorder.asked)
 
 
-def switching(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Open another thought for the model where the system text says `/no_think`."""
-    ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-    off = messages[0]["role"] == "system" and "/no_think" in messages[0]["content"]
-    return [
-        61 if off and add_generation_prompt and place == len(ids) - 1 else index
-        for place, index in enumerate(ids)
-    ]
+switching = speaking(
+    lambda messages: [61] * (messages[0]["role"] == "system" and "/no_think" in messages[0]["content"])
+)
+"""Opens a thought for the model where the system text says `/no_think`."""
 
 
 def test_a_switch_that_may_be_in_an_unknown_history_is_not_overlooked() -> None:
-    case = answer(certify_questions(PLAIN, ("user",), (example.CLOSE,)), switching)
-    assert case.mode is Mode.FREE
-    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
-    unknown = attrs.evolve(ASKED, history=(), history_known=False)
-    assert isinstance(known_tail(profile, ASKED, example.user("more"), tokenize=switching), Proof)
-    assert known_tail(profile, unknown, example.user("more"), tokenize=switching) is None
-    switched = attrs.evolve(ASKED, history=({"role": "system", "content": "/no_think"}, example.user()))
-    assert known_tail(profile, switched, example.user("more"), tokenize=switching) is None
-
-
-def test_a_case_that_needs_the_whole_history_is_unknown_without_it() -> None:
-    case = answer(certify_questions(ONE_CALL, ("tool",), (example.CLOSE,)), counting)
-    assert case.mode is Mode.HISTORY
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    message = {"role": "assistant", "content": "Look.", "tool_calls": [call]}
-    result = {"role": "tool", "tool_call_id": "c", "content": "7"}
-    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
-    turn = attrs.evolve(ASKED, message=message, prompt=[example.user(), message], place=1)
-    assert isinstance(known_tail(profile, turn, result, tokenize=counting), Proof)
-    unknown = attrs.evolve(turn, history_known=False)
-    assert known_tail(profile, unknown, result, tokenize=unasked) is None
+    profile = profiled(PLAIN, "user", switching)
+    assert profile.cases[0].mode is Mode.FREE
+    assert isinstance(known_tail(profile, ASKED, MORE, tokenize=switching), Proof)
+    switched = attrs.evolve(ASKED, history=({"role": "system", "content": "/no_think"}, USER))
+    for turn in (UNKNOWN, switched):
+        assert known_tail(profile, turn, MORE, tokenize=switching) is None
 
 
 def unasked(*_: Any, **__: Any) -> list[int]:
     raise AssertionError("nothing is to be asked")
 
 
+def test_a_case_that_needs_the_whole_history_is_unknown_without_it() -> None:
+    profile = profiled(ONE_CALL, "tool", counting)
+    turn = attrs.evolve(LOOKED, prompt=[USER, looking()], place=1)
+    assert isinstance(known_tail(profile, turn, found_by(), tokenize=counting), Proof)
+    unknown = attrs.evolve(turn, history_known=False)
+    assert known_tail(profile, unknown, found_by(), tokenize=unasked) is None
+
+
 def test_an_unknown_case_is_not_asked_about() -> None:
-    profile = known(("system",))
-    assert known_tail(profile, ASKED, example.user("more"), tokenize=unasked) is None
-    assert known_tail(profile, ASKED, {"role": "critic", "content": "x"}, tokenize=unasked) is None
+    for new in (MORE, {"role": "critic", "content": "x"}):
+        assert known_tail(known(("system",)), ASKED, new, tokenize=unasked) is None
 
 
 def test_a_template_that_refuses_a_known_case_is_asked_anew() -> None:
-    def refusing(*_: Any, **__: Any) -> list[int]:
-        raise TemplateRefused("no")
-
-    assert known_tail(known(("user",)), ASKED, example.user("more"), tokenize=refusing) is None
+    assert known_tail(known(("user",)), ASKED, MORE, tokenize=refusing(lambda _: True)) is None
 
 
-def thoughtful(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write something after a turn with reasoning."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.tokenize([message], add_generation_prompt=False)
-        ids += [50] * bool(message.get("reasoning"))
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+thoughtful = each(lambda m, ids, _: [*ids, *[50] * bool(m.get("reasoning"))])
+"""Writes something after a turn with reasoning."""
 
 
 @pytest.mark.parametrize("mode", [Mode.FREE, Mode.HISTORY])
 def test_a_known_case_of_a_turn_that_may_be_another_is_that_of_all(mode: Mode) -> None:
     """Whoever gives no turn may have another than the one that is asked about."""
-    case = attrs.evolve(answer(certify_questions(PLAIN, ("user",), (example.CLOSE,)), thoughtful), mode=mode)
-    profile = Profile(suffix=(example.CLOSE,), cases=(case,))
-    turn = attrs.evolve(ASKED, prompt=[example.user(), ASKED.message], place=1)
-    assert isinstance(known_tail(profile, turn, example.user("more"), tokenize=thoughtful), Proof)
+    profile = profiled(PLAIN, "user", thoughtful, mode)
+    turn = attrs.evolve(ASKED, prompt=[USER, ASKED.message], place=1)
     alike = attrs.evolve(turn, others=(example.assistant("other"),))
     unlike = attrs.evolve(turn, others=({**example.assistant(), "reasoning": "why"},))
-    assert known_tail(profile, unlike, example.user("more"), tokenize=thoughtful) is None
-    proof = known_tail(profile, alike, example.user("more"), tokenize=thoughtful)
-    assert (
-        proof is None or proof.ids == known_tail(profile, turn, example.user("more"), tokenize=thoughtful).ids
+    known, same, other = (
+        known_tail(profile, one, MORE, tokenize=thoughtful) for one in (turn, alike, unlike)
     )
+    assert isinstance(known, Proof)
+    assert same is None or same.ids == known.ids
+    assert other is None

@@ -45,11 +45,6 @@ def test_everything_else_is_named() -> None:
     assert f"stop_ids: [{example.CLOSE}] and [7]" in differences(one, other)
 
 
-def test_the_order_of_stops_does_not_matter() -> None:
-    one = attrs.evolve(known(), stop_ids=(1, 2))
-    assert differences(one, attrs.evolve(one, stop_ids=(2, 1))) == ()
-
-
 def test_a_case_is_named_by_its_kind_and_shape_and_its_recipes_compared() -> None:
     one = known(("system", "user"))
     case = one.cases[0]

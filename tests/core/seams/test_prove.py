@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import pytest
 
 from tests.core import example
-from tito_core import (
-    Message,
-    Reason,
-    Refusal,
-    TemplateRefused,
-    answer,
-    stitch_questions,
+from tests.core.example import (
+    CALL,
+    CALLING,
+    RESULT,
+    Recorder,
+    each,
+    only_parts,
+    part,
+    refusing,
+    shown,
+    speaking,
+    user,
 )
+from tito_core import Message, Reason, Refusal, TokenizeFn, answer, stitch_questions
 from tito_core.bridge import ANYWHERE
 from tito_core.seams.close import Cut
 from tito_core.seams.experiments import REAL_TEXTS
@@ -25,33 +31,324 @@ from tito_core.seams.seam import SHORT, Seam
 from tito_core.seams.turn import LocatedTurn, SampledTurn
 from tito_core.seams.turn_form import TurnForm
 
+Plain = dict[str, Any]
+MORE = [user("more")]
+SYSTEM: Plain = {"role": "system", "content": "c"}
+CRITIC: Plain = {"role": "critic", "content": "x"}
+THINKING: Plain = {**example.assistant(), "reasoning": "Why?"}
+TWO_CALLS: Plain = {**CALLING, "tool_calls": [CALL, CALL]}
+STRANGERS = [{**RESULT, "tool_call_id": name} for name in ("x", "y")]
+EMPTY_CONTENTS: tuple[Any, ...] = ("", [], None)
+EMPTY: tuple[Plain, ...] = ({"content": ""}, {"content": None}, {})
+
 
 def turn(suffix: tuple[int, ...] = (example.CLOSE,), stop: int | None = None, **more: Any) -> SampledTurn:
-    message = more.pop("message", {"role": "assistant", "content": "x"})
-    return SampledTurn(
-        message=message, after="user", history=(example.user(),), suffix=suffix, stop=stop, **more
+    usual = {"message": {"role": "assistant", "content": "x"}, "after": "user", "history": (user(),)}
+    return SampledTurn(**(usual | {"suffix": suffix, "stop": stop} | more))
+
+
+def proved(asked: SampledTurn, environment: Any, tokenize: Any = example.tokenize) -> Proof | Refusal:
+    return answer(prove_questions(asked, tuple(environment)), tokenize)
+
+
+def written(environment: Sequence[Plain], *more: int, close: Sequence[int] = (example.CLOSE,)) -> list[int]:
+    """Return the tail that these messages have."""
+    return [*close, *example.tokenize(environment, add_generation_prompt=True), *more]
+
+
+def unproven(words: str) -> Refusal:
+    return Refusal(Reason.UNPROVEN_TAIL, words)
+
+
+def dropped(role: str) -> Refusal:
+    return Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
+
+
+def differs(words: str) -> Refusal:
+    return unproven(f"the tail differs where {words}")
+
+
+NOT_ONCE = unproven("a new user message is not written once after the turn")
+OTHERS = differs("the texts before the turn are others")
+SILENT = differs("the turn says nothing")
+
+
+def without(*lost: int) -> TokenizeFn:
+    """Return a template that drops some of the last three messages."""
+    return shown(lambda messages: [m for i, m in enumerate(messages) if i - len(messages) + 3 not in lost])
+
+
+def of_role(change: Callable[[Message], Plain], *roles: str) -> TokenizeFn:
+    """Return a template that changes the messages of some roles."""
+    return shown(lambda messages: [change(m) if m["role"] in roles else m for m in messages])
+
+
+def before_turn(messages: Sequence[Message]) -> str:
+    """Return the role before the last assistant's message."""
+    roles = [str(message["role"]) for message in messages]
+    return roles[len(roles) - roles[::-1].index("assistant") - 2]
+
+
+def switched(role: str, first: int | None = None) -> Callable[[Sequence[Message]], list[int]]:
+    """Open a thought for the model if no message of a role says `/no_think`."""
+    return lambda messages: (
+        [60]
+        * all("/no_think" not in str(one.get("content")) for one in messages[:first] if one["role"] == role)
     )
 
 
-CALLING: dict[str, Any] = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+def summing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Write at the end how long all user messages are together."""
+    asked = sum(len(message["content"]) for message in messages if message["role"] == "user")
+    ids = example.tokenize(messages, add_generation_prompt=False)
+    return [*ids, 500 + asked, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+
+
+def name_of(result: Message, past: Sequence[Message]) -> str:
+    """Return the name of the first call that has a result's id."""
+    ours = (call for call in example.calls(past) if call["id"] == result["tool_call_id"])
+    return str(next(ours)["function"]["name"])
+
+
+def is_strange(messages: Sequence[Message]) -> bool:
+    """Return whether a result answers a call that nobody made, where calls were made."""
+    called = {call.get("id") for call in example.calls(messages)}
+    return any(called and m["role"] == "tool" and m["tool_call_id"] not in called for m in messages)
+
+
+again = shown(
+    lambda messages: [
+        messages[i - 1] if i and str(messages[i - 1].get("content")).startswith("again") else message
+        for i, message in enumerate(messages)
+    ]
+)
+"""Writes a message that begins with `again` in place of the next one, too."""
+quoting = each(
+    lambda _, ids, past: [
+        *example.text(past[-1]["content"] if past and past[-1]["role"] == "user" else ""),
+        *ids,
+    ]
+)
+doubling = of_role(lambda m: {**m, "content": f"{m['content']}-{m['content']}"}, "user")
+measuring = each(lambda m, ids, _: [*ids[:-1], *[500 + len(ids)] * (m["role"] == "user"), ids[-1]])
+"""Ends a user's message with an id for its length: then each is asked about alone."""
+naming = each(lambda m, ids, past: [*example.text(name_of(m, past) if m["role"] == "tool" else ""), *ids])
+one_call = refusing(lambda messages: any(len(m.get("tool_calls") or ()) > 1 for m in messages))
+after_thoughts = refusing(
+    lambda messages: any(len(m.get("tool_calls") or ()) > 1 for m in messages),
+    template=each(lambda m, ids, _: [*ids, *[50] * bool(m.get("reasoning") and m["content"])]),
+)
+"""Writes something after a turn with reasoning; refuses a turn with two calls."""
+marks_empty_calls = each(
+    lambda m, ids, _: [*ids, *[50] * (bool(m.get("tool_calls")) and m.get("content") == "")]
+)
+leaves_out_silence = shown(
+    lambda messages: [m for m in messages if m["role"] != "assistant" or m.get("content")]
+)
+closes_silence = each(
+    lambda m, ids, _: [*ids[:-1], 5 if m["role"] == "assistant" and not m.get("content") else ids[-1]]
+)
+writes_strings = shown(
+    lambda messages: [{**m, "content": ""} if isinstance(m.get("content"), list) else m for m in messages]
+)
+drops_lists = shown(lambda messages: [m for m in messages if not isinstance(m.get("content"), list)])
+silent_about_texts = shown(
+    lambda messages: [{**m, "content": []} if isinstance(m.get("content"), str) else m for m in messages],
+    example.by_parts,
+)
+hoists_developers = shown(
+    lambda messages: sorted(
+        ({**m, "role": "system"} if m["role"] == "developer" else m for m in messages),
+        key=lambda m: m["role"] != "system",
+    )
+)
+
+
+def refuses_text(words: str) -> TokenizeFn:
+    return refusing(lambda messages: words in repr(messages))
+
+
+def typed(content: Any) -> list[Plain]:
+    return [{"role": "user", "content": content}]
+
+
+def no_texts(kind: str) -> Refusal:
+    return unproven(f"the content of a user message is of type {kind}, and has no texts")
+
+
+as_text = shown(lambda messages: [{**m, "content": str(m.get("content", ""))} for m in messages])
+DROPS = [user("a"), {"role": "tool", "content": "b"}, SYSTEM]
+KIND = attrs.evolve(turn(), history=({"role": "system", "content": "Be kind."}, user()))
+KIND_OFF = attrs.evolve(turn(), history=({"role": "system", "content": "Be kind. /no_think"}, user()))
+UNKNOWN = attrs.evolve(turn(), history=(), history_known=False)
+CALLED = turn(message=CALLING)
+DEVELOPER: Plain = {"role": "developer", "content": "d"}
+ROWS: dict[str, tuple[Any, SampledTurn, Sequence[Plain], Any]] = {
+    # a template, a turn, what follows it, and the tail or the refusal
+    "drops the second": (without(1), turn(), DROPS, dropped("tool")),
+    "drops the first": (without(0), turn(), DROPS, dropped("user")),
+    "drops two": (without(0, 1), turn(), DROPS, dropped("user")),
+    "drops the last": (without(2), turn(), DROPS, dropped("system")),
+    "a number as content": (as_text, turn(), typed(7), no_texts("int")),
+    "an object as content": (as_text, turn(), typed({"a": "b"}), no_texts("dict")),
+    "a flag as content": (as_text, turn(), typed(True), no_texts("bool")),  # noqa: FBT003  # a content
+    "one in place of the next": (again, turn(), [user("again"), SYSTEM], NOT_ONCE),
+    "one in place of the next, of three": (again, turn(), [user("a"), user("again"), SYSTEM], NOT_ONCE),
+    # A template may check what a message says.
+    "no longer text": (
+        refuses_text("b more"),
+        turn(),
+        [user("a"), user("b")],
+        written([user("a"), user("b")]),
+    ),
+    "no other texts": (
+        refuses_text("Now: Hello."),
+        KIND,
+        MORE,
+        unproven("the template takes no history where the texts before the turn are others"),
+    ),
+    "not the real texts": (
+        refuses_text("Be kind"),
+        KIND,
+        MORE,
+        unproven(f"the template takes no history where {REAL_TEXTS}"),
+    ),
+    "one of several histories": (
+        refuses_text("no_think"),
+        attrs.evolve(UNKNOWN, switched=ANYWHERE),
+        MORE,
+        written(MORE),
+    ),
+    "no history that is unlike": (
+        refusing(lambda messages: len(messages) > 3),
+        UNKNOWN,
+        MORE,
+        unproven("the template takes no other history"),
+    ),
+    "a length": (measuring, turn(), [user("a")] * 40, TOO_MANY),
+    "a quote": (quoting, turn(), [user("ab"), user("c")], NOT_ONCE),
+    "a text twice": (doubling, turn(), [user("ab"), user("c")], NOT_ONCE),
+    "a sum": (summing, turn(), [user("ab"), user("c")], NOT_ONCE),
+    # The turn's text cannot be located in a short history, which has no calls to answer.
+    "results of calls that nobody made": (
+        refusing(is_strange, "a result answers no call"),
+        CALLED,
+        STRANGERS,
+        Refusal(Reason.TEMPLATE_REFUSED, "a result answers no call"),
+    ),
+    "a stranger alone": (example.tokenize, CALLED, STRANGERS[:1], written(STRANGERS[:1])),
+    "a stranger too": (example.tokenize, CALLED, [RESULT, STRANGERS[0]], written([RESULT, STRANGERS[0]])),
+    "no such role": (example.tokenize, turn(), [CRITIC], Refusal(Reason.TEMPLATE_REFUSED, "no role critic")),
+    # vLLM moves what developers say to the beginning, others to nowhere: no other role is tried.
+    "a developer moved": (hoists_developers, turn(), [DEVELOPER], dropped("developer")),
+    "a developer lost": (
+        shown(lambda messages: [m for m in messages if m["role"] != "developer"]),
+        turn(),
+        [DEVELOPER],
+        dropped("developer"),
+    ),
+    **{
+        f"a tail after a {role}": (
+            speaking(lambda messages: [50] * (before_turn(messages) == "tool")),
+            attrs.evolve(turn(), after=role),
+            MORE,
+            written(MORE, *more),
+        )
+        for role, more in (("tool", [50]), ("user", list[int]()))
+    },
+    **{
+        f"results without ids after a {after}, {reused}": (
+            one_call,
+            turn(
+                stop=example.CLOSE,
+                message={**CALLING, "tool_calls": [{"function": CALL["function"]}]},
+                reused=reused,
+                after=after,
+                history=(),
+            ),
+            [{"role": "tool", "content": "7"}],
+            written([{"role": "tool", "content": "7"}]),
+        )
+        for after in ("user", "tool")
+        for reused in ((), (None,))
+    },
+    "a name": (naming, CALLED, [RESULT], [example.CLOSE, *example.text("f"), *written([RESULT], close=())]),
+    "a name that may be another's": (
+        naming,
+        attrs.evolve(CALLED, reused=("c",)),
+        [RESULT],
+        differs("an earlier call has the id of a later one"),
+    ),
+    "a switch in the system text": (speaking(switched("system", 1)), KIND, MORE, written(MORE, 60)),
+    "a switch that is off": (speaking(switched("system", 1)), KIND_OFF, MORE, differs(REAL_TEXTS)),
+    "a switch somewhere": (
+        speaking(switched("system", 1)),
+        UNKNOWN,
+        MORE,
+        differs("an earlier message switches reasoning on or off"),
+    ),
+    "parts that are refused too": (
+        only_parts,
+        turn((40, example.CLOSE)),
+        [CRITIC],
+        Refusal(Reason.TEMPLATE_REFUSED, "a content is a list of parts"),
+    ),
+    "an empty list left out": (drops_lists, CALLED, [{**RESULT, "content": []}, *MORE], dropped("tool")),
+    "parts left out": (
+        writes_strings,
+        CALLED,
+        [{**RESULT, "content": [part("7")]}, *MORE],
+        dropped("tool"),
+    ),
+    # MCP's tools return an empty list of blocks where they found nothing.
+    **{
+        f"an empty result {content!r}, {len(more)} more, {number}": (
+            template,
+            CALLED,
+            [{**RESULT, "content": content}, *more],
+            [example.CLOSE, *template([{**RESULT, "content": content}, *more], add_generation_prompt=True)],
+        )
+        for number, template in enumerate((example.tokenize, writes_strings))
+        for content in EMPTY_CONTENTS
+        for more in ([], MORE)
+    },
+    **{
+        f"a silent turn {said}, {number}": (
+            template,
+            turn(message={"role": "assistant", **said}),
+            MORE,
+            found,
+        )
+        for said in EMPTY
+        for number, (template, found) in enumerate(
+            ((example.tokenize, written(MORE)), (leaves_out_silence, SILENT), (closes_silence, SILENT))
+        )
+    },
+    "a turn beside silence that is left out": (
+        leaves_out_silence,
+        turn(),
+        MORE,
+        written(MORE),
+    ),
+    "a turn beside silence that is closed": (closes_silence, turn(), MORE, written(MORE)),
+    # An engine may be sent an empty content or none.
+    **{
+        f"a call with no content {said}, written otherwise": (
+            marks_empty_calls,
+            turn(message={"role": "assistant", "tool_calls": [CALL], **said}),
+            [RESULT],
+            differs("a call has an empty content in place of none"),
+        )
+        for said in EMPTY[1:]
+    },
 }
 
 
-RESULT = {"role": "tool", "tool_call_id": "c", "content": "7"}
-
-
-class Recorder:
-    """`talk`, keeping what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Sequence[Message], bool]] = []
-
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        self.asked.append((messages, add_generation_prompt))
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+@pytest.mark.parametrize("name", ROWS)
+def test_a_tail_is_proven_or_refused_with_a_reason(name: str) -> None:
+    tokenize, asked, environment, expected = ROWS[name]
+    found = proved(asked, environment, tokenize)
+    assert (list(found.ids) if isinstance(found, Proof) else found) == expected
 
 
 @pytest.mark.parametrize("kept", [0, 1])
@@ -64,7 +361,7 @@ def test_a_generation_prompt_that_changes_the_close_is_unknown(kept: int) -> Non
         changed = [9 if place in closes else index for place, index in enumerate(ids)]
         return ids if add_generation_prompt else changed
 
-    proof = proved(turn((example.CLOSE,)), [example.user("more")], tokenize)
+    proof = proved(turn(), MORE, tokenize)
     assert isinstance(proof, Proof)
     assert proof.generation_prompt == 0
 
@@ -79,305 +376,50 @@ def test_a_proof_is_the_tail_from_its_cut_on() -> None:
     assert not proof.ends((8, 8, 7, 2, 9))  # the id before may be half of a merge
 
 
-def proved(asked: SampledTurn, environment: Any, tokenize: Any = example.tokenize) -> Proof | Refusal:
-    return answer(prove_questions(asked, tuple(environment)), tokenize)
-
-
-@pytest.mark.parametrize(
-    ("lost", "role"), [((1,), "tool"), ((0,), "user"), ((0, 1), "user"), ((2,), "system")]
-)
-def test_the_message_that_a_template_drops_is_named_by_its_role(lost: tuple[int, ...], role: str) -> None:
-    """Whichever it is, and where a neighbour of it is written."""
-    environment = [example.user("a"), {"role": "tool", "content": "b"}, {"role": "system", "content": "c"}]
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        start = len(messages) - len(environment)
-        shown = [m for i, m in enumerate(messages) if i - start not in lost]
-        return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-    refusal = proved(turn((example.CLOSE,)), environment, tokenize)
-    assert refusal == Refusal(Reason.SWALLOWED, f"a {role} message leaves no trace after the turn")
-
-
-@pytest.mark.parametrize(("content", "kind"), [(7, "int"), ({"a": "b"}, "dict"), (True, "bool")])
-def test_a_content_without_texts_is_not_called_dropped(content: Any, kind: str) -> None:
-    """The template writes it: only no question can show where."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        written = [{**message, "content": str(message.get("content", ""))} for message in messages]
-        return example.tokenize(written, add_generation_prompt=add_generation_prompt)
-
-    refusal = proved(turn((example.CLOSE,)), [{"role": "user", "content": content}], tokenize)
-    detail = f"the content of a user message is of type {kind}, and has no texts"
-    assert refusal == Refusal(Reason.UNPROVEN_TAIL, detail)
-
-
-def test_a_message_that_another_is_written_in_place_of_is_named() -> None:
-    """All three together grow by as much as three messages of which each is written once."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        said = [str(message.get("content")) for message in messages]
-        shown = [
-            messages[i - 1] if i and said[i - 1].startswith("again") else message
-            for i, message in enumerate(messages)
-        ]
-        return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-    environment = [example.user("a"), example.user("again"), {"role": "system", "content": "c"}]
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
-    assert proved(turn((example.CLOSE,)), environment[1:], tokenize) == refusal
-    assert proved(turn((example.CLOSE,)), environment, tokenize) == refusal
-
-
-def refusing(words: str) -> Any:
-    """Return a template that refuses a conversation with these words."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if words in repr(messages):
-            raise TemplateRefused(f"no {words}")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    return tokenize
-
-
-def test_a_message_that_may_not_be_longer_is_not_said_to_be_dropped() -> None:
-    """A template may check what a message says."""
-    proof = proved(turn((example.CLOSE,)), [example.user("a"), example.user("b")], refusing("b more"))
-    assert isinstance(proof, Proof)
-
-
-@pytest.mark.parametrize(
-    ("history_known", "words", "detail"),
-    [
-        (True, "Now: Hello.", "the template takes no history where the texts before the turn are others"),
-        (
-            True,
-            "Be kind",
-            f"the template takes no history where {REAL_TEXTS}",
-        ),
-        (False, "no_think", None),  # of an unknown history one of several is enough
-    ],
-)
-def test_a_history_that_the_template_does_not_take_shows_nothing(
-    history_known: bool, words: str, detail: str | None
-) -> None:
-    system = {"role": "system", "content": "Be kind."}
-    asked = turn(
-        (example.CLOSE,),
-        history_known=history_known,
-        switched=frozenset[str]() if history_known else ANYWHERE,
-    )
-    asked = attrs.evolve(asked, history=(system, example.user()) if history_known else ())
-    found = proved(asked, [example.user("more")], refusing(words))
-    if detail is None:
-        assert isinstance(found, Proof)
-    else:
-        assert found == Refusal(Reason.UNPROVEN_TAIL, detail)
-
-
-def test_an_unknown_history_needs_one_that_the_template_takes() -> None:
-    def short(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if len(messages) > 3:
-            raise TemplateRefused("three messages at most")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    asked = attrs.evolve(turn((example.CLOSE,)), history_known=False, history=())
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "the template takes no other history")
-    assert proved(asked, [example.user("more")], short) == refusal
-
-
 @pytest.mark.parametrize(("history_known", "most"), [(True, MOST), (False, MOST_UNKNOWN)])
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
 def test_a_proof_takes_few_questions_however_many_messages_follow(
     count: int, most: int, *, history_known: bool
 ) -> None:
     recorder = Recorder()
-    asked = attrs.evolve(turn((example.CLOSE,)), history_known=history_known)
-    assert isinstance(proved(asked, [example.user("a")] * count, recorder), Proof)
+    asked = attrs.evolve(turn(), history_known=history_known)
+    assert isinstance(proved(asked, [user("a")] * count, recorder), Proof)
     assert len(recorder.asked) <= most
-
-
-def measuring(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """End a user's message with an id for its length: then each is asked about alone."""
-    ids: list[int] = []
-    for message in messages:
-        own = example.tokenize([message], add_generation_prompt=False)
-        ids += [*own[:-1], 500 + len(own), own[-1]] if message["role"] == "user" else own
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-def test_a_proof_that_takes_too_many_questions_is_refused() -> None:
-    assert isinstance(proved(turn((example.CLOSE,)), [example.user("a")] * 2, measuring), Proof)
-    assert proved(turn((example.CLOSE,)), [example.user("a")] * 40, measuring) == TOO_MANY
-
-
-def quoting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a user's message once more in front of the next message."""
-    ids: list[int] = []
-    before = ""
-    for message in messages:
-        ids += [*example.text(before), *example.tokenize([message], add_generation_prompt=False)]
-        before = message["content"] if message["role"] == "user" else ""
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-def doubling(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a user's message twice, with something between."""
-    twice = [
-        {**m, "content": f"{m['content']}-{m['content']}"} if m["role"] == "user" else m for m in messages
-    ]
-    return example.tokenize(twice, add_generation_prompt=add_generation_prompt)
-
-
-def summing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write at the end how long all user messages are together."""
-    ids = example.tokenize(messages, add_generation_prompt=False)
-    asked = sum(len(message["content"]) for message in messages if message["role"] == "user")
-    return [*ids, 500 + asked, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-@pytest.mark.parametrize("tokenize", [quoting, doubling, summing])
-def test_a_message_that_is_not_written_once_is_refused(tokenize: Any) -> None:
-    environment = [example.user("ab"), example.user("c")]
-    refusal = Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
-    assert proved(turn((example.CLOSE,)), environment, tokenize) == refusal
-
-
-def strict_about_results(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Refuse results of calls that nobody made, as some templates do once a call was made."""
-    called: set[Any] = set()
-    for message in messages:
-        called |= {call.get("id") for call in message.get("tool_calls") or ()}
-        if message["role"] == "tool" and called and message["tool_call_id"] not in called:
-            raise TemplateRefused("a result answers no call")
-    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+    assert isinstance(proved(turn(), [user("a")] * 2, measuring), Proof)
 
 
 def test_results_of_several_earlier_calls_are_called_in_an_unlike_history() -> None:
-    strangers = [{**RESULT, "tool_call_id": name} for name in ("x", "y")]
     recorder = Recorder()
-    calling = turn((example.CLOSE,), message=CALLING)
-    assert isinstance(proved(calling, strangers, recorder), Proof)
-    histories = [messages[:-3] for messages, _ in recorder.asked if messages[-2:] == tuple(strangers)]
-    called = [[call["id"] for m in past for call in m.get("tool_calls") or ()] for past in histories]
+    assert isinstance(proved(CALLED, STRANGERS, recorder), Proof)
+    histories = [messages[:-3] for messages in recorder.asked if messages[-2:] == tuple(STRANGERS)]
+    called = [[call["id"] for call in example.calls(past)] for past in histories]
     assert ["x", "y"] in called
-    assert isinstance(proved(calling, strangers[:1]), Proof)
-    assert isinstance(proved(calling, [RESULT, *strangers[:1]]), Proof)
-
-
-def test_results_of_earlier_calls_that_only_the_unlike_history_takes_are_a_refusal() -> None:
-    """The turn's text cannot be located in a short history, which has no calls to answer."""
-    strangers = [{**RESULT, "tool_call_id": name} for name in ("x", "y")]
-    refusal = proved(turn((example.CLOSE,), message=CALLING), strangers, strict_about_results)
-    assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "a result answers no call")
-
-
-def test_a_refused_question_has_the_text_of_the_templates_error() -> None:
-    refusal = proved(turn((example.CLOSE,)), [{"role": "critic", "content": "x"}])
-    assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "no role critic")
-
-
-@pytest.mark.parametrize("moves", [False, True])
-def test_a_text_that_a_template_drops_or_moves_before_the_turn_is_refused(moves: bool) -> None:
-    """No other role is tried: vLLM moves what developers say to the beginning, others to nowhere."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        first = [{**m, "role": "system"} for m in messages if m["role"] == "developer"]
-        known = [m for m in messages if m["role"] != "developer"]
-        return example.tokenize([*first * moves, *known], add_generation_prompt=add_generation_prompt)
-
-    found = proved(turn((example.CLOSE,)), [{"role": "developer", "content": "d"}], tokenize)
-    assert isinstance(found, Refusal)
-    assert found.reason is Reason.SWALLOWED
-
-
-def test_a_tail_that_depends_on_the_role_before_the_turn_is_proven() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        roles = [message["role"] for message in messages]
-        spoke = len(roles) - roles[::-1].index("assistant") - 1
-        return [*ids, 50] if roles[:spoke][-1:] == ["tool"] else ids
-
-    for before, quiet in (("tool", (50,)), ("user", ())):
-        proof = proved(attrs.evolve(turn((example.CLOSE,)), after=before), [example.user("more")], tokenize)
-        assert isinstance(proof, Proof)
-        assert proof.ids == (
-            example.CLOSE,
-            *example.tokenize([example.user("more")], add_generation_prompt=True),
-            *quiet,
-        )
 
 
 def test_a_form_that_rendered_outranks_one_that_the_template_rejected() -> None:
     """The first form loses the text, the second is rejected: the reason is that the text is lost."""
 
-    def tokenize(messages: Any, *, add_generation_prompt: bool) -> list[int]:
-        arguments = [call["function"]["arguments"] for m in messages for call in m.get("tool_calls", ())]
-        if any(isinstance(one, dict) for one in arguments):
-            raise TemplateRefused("arguments must be a string")
-        return [1, 2, 3] if add_generation_prompt else [1, 2]
+    def silent(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        return [1, 2, 3][: 2 + (add_generation_prompt and bool(messages))]
 
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    calling = attrs.evolve(turn((2,)), message={"role": "assistant", "content": None, "tool_calls": [call]})
-    refusal = proved(calling, [{"role": "tool", "tool_call_id": "a", "content": "7"}], tokenize)
+    asked = turn((2,), message={**CALLING, "content": None})
+    refusal = proved(asked, [RESULT], example.takes_arguments(str, silent))
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.UNPROVEN_TAIL
-
-
-@pytest.mark.parametrize("after", ["user", "tool"])
-@pytest.mark.parametrize("reused", [(), (None,)])
-def test_a_template_of_one_call_a_turn_takes_results_without_ids(
-    reused: tuple[None, ...], after: str
-) -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if any(len(one.get("tool_calls", ())) > 1 for one in messages):
-            raise TemplateRefused("one call at once")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    called = {**CALLING, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
-    asked = attrs.evolve(
-        turn((example.CLOSE,), example.CLOSE, message=called, reused=reused), after=after, history=()
-    )
-    proof = answer(prove_questions(asked, ({"role": "tool", "content": "7"},)), tokenize)
-    assert isinstance(proof, Proof), proof
-    assert proof.ids[0] == example.CLOSE
 
 
 @pytest.mark.parametrize("role", ["function", "ipython"])
 def test_the_stand_in_history_ends_with_the_role_that_the_real_one_ends_with(role: str) -> None:
     """A template may write results under another name, and remember that it is inside a tool loop."""
-    seen: list[str] = []
+    seen: set[str] = set()
 
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        roles = [message["role"] for message in messages]
-        last = len(roles) - roles[::-1].index("assistant") - 1
-        seen.append(roles[last - 1])
+        seen.add(before_turn(messages))
         known = [{**m, "role": "tool"} if m["role"] == role else m for m in messages]
-        ids = example.tokenize(known, add_generation_prompt=add_generation_prompt)
-        return [*ids, 50] if roles[last - 1] == role else ids
+        return example.tokenize(known, add_generation_prompt=add_generation_prompt)
 
-    asked = attrs.evolve(turn((example.CLOSE,)), after=role)
-    proof = proved(asked, [example.user("more")], tokenize)
-    assert isinstance(proof, Proof)
-    assert proof.ids[-1] == 50
-    assert set(seen) == {role}
-
-
-def writing_after_thoughts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write something after a turn with reasoning; refuse a turn with two calls."""
-    ids: list[int] = []
-    for message in messages:
-        if len(message.get("tool_calls") or ()) > 1:
-            raise TemplateRefused("one call at once")
-        ids += example.tokenize([message], add_generation_prompt=False)
-        ids += [50] if message.get("reasoning") and message["content"] else []
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-THINKING = {**example.assistant(), "reasoning": "Why?"}
-
-
-TWICE = {**CALLING, "tool_calls": CALLING["tool_calls"] * 2}
+    assert isinstance(proved(attrs.evolve(turn(), after=role), MORE, tokenize), Proof)
+    assert seen == {role}
 
 
 @pytest.mark.parametrize("history_known", [False, True])
@@ -389,318 +431,83 @@ TWICE = {**CALLING, "tool_calls": CALLING["tool_calls"] * 2}
         (example.assistant(), (THINKING,), False),
         (THINKING, (example.assistant(),), False),
         (THINKING, (), True),
-        (CALLING, (TWICE,), True),  # the template takes no such turn: it cannot be the real one
-        (CALLING, (TWICE, {**CALLING, "reasoning": "Why?"}), True),
-        (CALLING, (TWICE, {**CALLING, "reasoning": "Why?", "content": "Look."}), False),
+        (CALLING, (TWO_CALLS,), True),  # the template takes no such turn: it cannot be the real one
+        (CALLING, (TWO_CALLS, {**CALLING, "reasoning": "Why?"}), True),
+        (CALLING, (TWO_CALLS, {**CALLING, "reasoning": "Why?", "content": "Look."}), False),
     ],
 )
 def test_a_tail_is_that_of_every_turn_that_the_template_takes(
-    message: dict[str, Any], others: tuple[dict[str, Any], ...], agrees: bool, history_known: bool
+    message: Plain, others: tuple[Plain, ...], agrees: bool, history_known: bool
 ) -> None:
-    asked = turn((example.CLOSE,), message=message, others=others, history_known=history_known)
-    following = RESULT if message is CALLING else example.user("more")
-    found = proved(asked, [following], writing_after_thoughts)
-    if agrees:
-        assert isinstance(found, Proof)
-    else:
-        assert found == Refusal(
-            Reason.UNPROVEN_TAIL, "the tail differs where the texts before the turn are others"
-        )
-
-
-def naming(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write in front of a result the name of the first call that has its id."""
-    ids: list[int] = []
-    names: dict[Any, str] = {}
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            names.setdefault(call["id"], call["function"]["name"])
-        ids += example.text(names[message["tool_call_id"]]) if message["role"] == "tool" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-@pytest.mark.parametrize("reused", [(), ("c",)])
-def test_a_result_whose_id_may_have_been_called_before_is_named_by_either_call(
-    reused: tuple[str, ...],
-) -> None:
-    found = proved(turn((example.CLOSE,), message=CALLING, reused=reused), [RESULT], naming)
-    assert isinstance(found, Refusal if reused else Proof)
-
-
-def switching(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Open a thought for the model unless the system text says `/no_think`."""
-    ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-    off = messages[0]["role"] == "system" and "/no_think" in messages[0]["content"]
-    return ids if off or not add_generation_prompt else [*ids, 60]
-
-
-@pytest.mark.parametrize(("words", "prompt"), [("Be kind.", 3), ("Be kind. /no_think", None)])
-def test_a_switch_in_an_unknown_history_is_a_refusal(words: str, prompt: int | None) -> None:
-    system = {"role": "system", "content": words}
-    known = attrs.evolve(turn((example.CLOSE,)), history=(system, example.user()))
-    unknown = attrs.evolve(known, history=(), history_known=False)
-    found, refusal = (proved(asked, [example.user("more")], switching) for asked in (known, unknown))
-    detail = "the tail differs where an earlier message switches reasoning on or off"
-    assert refusal == Refusal(Reason.UNPROVEN_TAIL, detail)
-    assert (found.generation_prompt if isinstance(found, Proof) else None) == prompt
+    asked = turn(message=message, others=others, history_known=history_known)
+    found = proved(asked, [RESULT] if message is CALLING else MORE, after_thoughts)
+    assert isinstance(found, Proof) if agrees else found == OTHERS
 
 
 @pytest.mark.parametrize("role", ["user", "system"])
 def test_a_switch_in_an_earlier_message_is_seen(role: str) -> None:
     """Only the real history's opening and last user message are asked about."""
-
-    def remembering(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        off = any(
-            "/no_think" in str(message.get("content")) for message in messages if message["role"] == role
-        )
-        return ids if off or not add_generation_prompt else [*ids, 60]
-
-    asked = turn((example.CLOSE,))
-    assert isinstance(proved(asked, [example.user("more")], remembering), Proof)
-    assert isinstance(
-        proved(attrs.evolve(asked, switched=ANYWHERE - {role}), [example.user("more")], remembering), Proof
-    )
-    switched = attrs.evolve(asked, switched=frozenset((role,)))
-    refusal = proved(switched, [example.user("more")], remembering)
-    assert refusal == Refusal(
-        Reason.UNPROVEN_TAIL, "the tail differs where the texts before the turn are others"
-    )
-
-
-def part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def by_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a mark after each part of a content, and a string as one part."""
-    ids: list[int] = []
-    for message in messages:
-        content = message.get("content") or ""
-        parts = [content] if isinstance(content, str) else [one["text"] for one in content]
-        own = example.tokenize([{**message, "content": ""}], add_generation_prompt=False)
-        ids += [*own[:2], *(index for text in parts for index in [*example.text(text), 40]), *own[2:]]
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-def test_a_content_in_two_text_parts_is_asked_about_in_two() -> None:
-    """The second ends where the turn ends; a template may join the two in its own way."""
-    asked: list[Sequence[Message]] = []
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(messages)
-        return by_parts(messages, add_generation_prompt=add_generation_prompt)
-
-    message = {"role": "assistant", "content": [part("a"), part("b")]}
-    proof = proved(turn((40, example.CLOSE), message=message), [example.user("more")], tokenize)
-    assert isinstance(proof, Proof)
-    assert proof.ids == (40, example.CLOSE, *by_parts([example.user("more")], add_generation_prompt=True))
-    turns = [one["content"] for messages in asked for one in messages[-2:] if one["role"] == "assistant"]
-    assert [[sorted(text) for text in content] for content in turns] == [[["text", "type"]] * 2] * len(turns)
-    assert turns[0] == [part("So."), part(SHORT)]
-    assert turns[1][0] == turns[0][0]
-
-
-def only_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Take no content but a list of parts."""
-    if any(isinstance(message.get("content"), str) for message in messages):
-        raise TemplateRefused("a content is a list of parts")
-    return by_parts(messages, add_generation_prompt=add_generation_prompt)
-
-
-def silent_about_texts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write nothing of a content that is a string."""
-    shown = [
-        {**m, "content": [] if isinstance(m.get("content"), str) else m.get("content")} for m in messages
-    ]
-    return by_parts(shown, add_generation_prompt=add_generation_prompt)
-
-
-@pytest.mark.parametrize("tokenize", [only_parts, silent_about_texts])
-@pytest.mark.parametrize("message", [example.assistant(), {"role": "assistant", "content": [part("x")]}])
-def test_a_template_that_takes_only_lists_of_parts_is_asked_in_parts(
-    tokenize: Any, message: dict[str, Any]
-) -> None:
-    proof = proved(turn((40, example.CLOSE), message=message), [example.user("more")], tokenize)
-    assert isinstance(proof, Proof)
-    assert proof.parts
-    assert proof.ids == (40, example.CLOSE, *by_parts([example.user("more")], add_generation_prompt=True))
-    texts = proved(turn((40, example.CLOSE), message=message), [example.user("more")], by_parts)
-    assert isinstance(texts, Proof)
-    assert (texts.ids, texts.parts) == (proof.ids, False)
-
-
-def test_what_a_template_refuses_in_parts_too_is_refused() -> None:
-    refusal = proved(turn((40, example.CLOSE)), [{"role": "critic", "content": "x"}], only_parts)
-    assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "a content is a list of parts")
-
-
-def test_a_template_that_takes_texts_is_not_asked_in_parts() -> None:
-    """It refuses, or loses the turn, for another reason: that is seen with two short questions."""
-    recorder = Recorder()
-    refusal = proved(turn((example.CLOSE,)), [{"role": "critic", "content": "x"}], recorder)
-    assert refusal == Refusal(Reason.TEMPLATE_REFUSED, "no role critic")
-    contents = [message["content"] for messages, _ in recorder.asked for message in messages]
-    assert all(isinstance(content, str) for content in contents)
-    assert [[m["role"] for m in messages] for messages, _ in recorder.asked[-2:]] == [
-        ["user", "assistant"],
-        ["user", "assistant"],
-    ]
-
-
-@pytest.mark.parametrize("given", [{}, {"content": None}])
-def test_a_call_without_a_content_is_asked_about_with_an_empty_one_where_the_template_takes_no_other(
-    given: dict[str, Any],
-) -> None:
-    """DeepSeek-V3.1 and QwQ-32B read a text there, which OpenAI's clients do not send, and servers add."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if any(message.get("content") is None for message in messages):
-            raise TemplateRefused("a content is a text")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    function = {"name": "f", "arguments": '{"x": 1}'}
-    calling = {"role": "assistant", **given, "tool_calls": [{"id": "c", "function": function}]}
-    result = [{"role": "tool", "tool_call_id": "c", "content": "7"}]
-    found, expected = (
-        proved(attrs.evolve(turn((example.CLOSE,)), message=message), result, tokenize)
-        for message in (calling, {**calling, "content": ""})
-    )
-    assert isinstance(found, Proof)
-    assert found == expected
-
-
-LOOKUP = {"function": {"name": "f", "arguments": '{"x": 1}'}, "id": "c", "type": "function"}
-CONTENTLESS = [{"role": "assistant", "tool_calls": [LOOKUP], **given} for given in ({}, {"content": None})]
-
-
-@pytest.mark.parametrize("calling", CONTENTLESS)
-@pytest.mark.parametrize("most", [1, 2, 3, 4])
-def test_a_call_without_a_content_may_need_an_empty_one_in_some_histories_only(
-    calling: dict[str, Any], most: int
-) -> None:
-    """DeepSeek-V3.1's template fails for it after an earlier call."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if any(message.get("content") is None for message in messages[most:]):
-            raise TemplateRefused("a content is a text")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    found, expected = (
-        proved(turn((example.CLOSE,), message=one), [RESULT], tokenize)
-        for one in (calling, {**calling, "content": ""})
-    )
-    assert isinstance(found, Proof), found
-    assert isinstance(expected, Proof)
-    assert (found.ids, found.cut) == (expected.ids, expected.cut)
-
-
-@pytest.mark.parametrize("calling", CONTENTLESS)
-def test_a_call_whose_empty_content_is_written_otherwise_than_none_is_refused(
-    calling: dict[str, Any],
-) -> None:
-    """An engine may be sent the one or the other."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids: list[int] = []
-        for message in messages:
-            mark = [50] * (bool(message.get("tool_calls")) and message.get("content") == "")
-            ids += [*example.tokenize([message], add_generation_prompt=False), *mark]
-        return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-    refusal = "the tail differs where a call has an empty content in place of none"
-    found = proved(turn((example.CLOSE,), message=calling), [RESULT], tokenize)
-    assert found == Refusal(Reason.UNPROVEN_TAIL, refusal)
-
-
-def leaves_out_silence(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write no assistant message that says nothing."""
-    shown = [one for one in messages if one["role"] != "assistant" or one.get("content")]
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-
-def closes_silence(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Close an assistant message that says nothing with another id."""
-    ids: list[int] = []
-    for message in messages:
-        silent = message["role"] == "assistant" and not message.get("content")
-        own = example.tokenize([message], add_generation_prompt=False)
-        ids += [*own[:-1], 5] if silent else own
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-SILENT = [{"role": "assistant", **said} for said in ({"content": ""}, {"content": None}, {})]
-
-
-@pytest.mark.parametrize("silent", SILENT)
-@pytest.mark.parametrize(
-    ("tokenize", "proven"),
-    [(example.tokenize, True), (leaves_out_silence, False), (closes_silence, False)],
-)
-def test_a_turn_that_says_nothing_is_refused_unless_it_is_closed_as_others_are(
-    tokenize: Any, silent: dict[str, Any], *, proven: bool
-) -> None:
-    found = proved(turn((example.CLOSE,), message=silent), [example.user("more")], tokenize)
-    if proven:
-        assert isinstance(found, Proof)
-        assert found.ids == (
-            example.CLOSE,
-            *example.tokenize([example.user("more")], add_generation_prompt=True),
-        )
-    else:
-        assert found == Refusal(Reason.UNPROVEN_TAIL, "the tail differs where the turn says nothing")
-    assert isinstance(proved(turn((example.CLOSE,)), [example.user("more")], tokenize), Proof)
-
-
-def writes_strings(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write nothing of a content that is a list."""
-    shown = [{**one, "content": ""} if isinstance(one.get("content"), list) else one for one in messages]
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-
-def drops_lists(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write no message whose content is a list."""
-    shown = [one for one in messages if not isinstance(one.get("content"), list)]
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
-
-
-@pytest.mark.parametrize("tokenize", [example.tokenize, writes_strings])
-@pytest.mark.parametrize("content", ["", [], None])
-def test_an_empty_result_that_the_template_writes_is_not_called_dropped(tokenize: Any, content: Any) -> None:
-    """MCP's tools return an empty list of blocks where they found nothing."""
-    empty = {**RESULT, "content": content}
-    for environment in ([empty], [empty, example.user("more")]):
-        found = proved(turn((example.CLOSE,), message=CALLING), environment, tokenize)
-        assert isinstance(found, Proof), found
-        assert found.ids == (example.CLOSE, *tokenize(environment, add_generation_prompt=True))
-
-
-def test_an_empty_result_that_the_template_leaves_out_is_called_dropped() -> None:
-    environment = [{**RESULT, "content": []}, example.user("more")]
-    found = proved(turn((example.CLOSE,), message=CALLING), environment, drops_lists)
-    assert found == Refusal(Reason.SWALLOWED, "a tool message leaves no trace after the turn")
-    said = [{**RESULT, "content": [part("7")]}, example.user("more")]
-    lost = proved(turn((example.CLOSE,), message=CALLING), said, writes_strings)
-    assert lost == Refusal(Reason.SWALLOWED, "a tool message leaves no trace after the turn")
+    tokenize = speaking(switched(role))
+    for switches in (frozenset[str](), ANYWHERE - {role}):
+        assert isinstance(proved(attrs.evolve(turn(), switched=switches), MORE, tokenize), Proof)
+    assert proved(attrs.evolve(turn(), switched=frozenset((role,))), MORE, tokenize) == OTHERS
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_a_switch_in_an_earlier_question_is_seen_before_a_system_text(role: str) -> None:
     """The question before that text is the last one, and says nothing of it."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        known = [{**one, "role": "system"} if one["role"] == role else one for one in messages]
-        ids = example.tokenize(known, add_generation_prompt=add_generation_prompt)
-        off = any("/no_think" in str(one.get("content")) for one in messages if one["role"] == "user")
-        return [*ids, 60] if off and add_generation_prompt else ids
-
-    past = [
-        example.user("hi /no_think"),
-        example.assistant("b"),
-        example.user("c"),
-        {"role": role, "content": "Be kind."},
-    ]
+    tokenize = speaking(switched("user"))
+    past = [user("hi /no_think"), example.assistant("b"), user("c"), {"role": role, "content": "Be kind."}]
     step = example.step(past, "hello", prompt_ids=tokenize(past, add_generation_prompt=True))
-    asked = stitch_questions([step], [*step.messages, example.user("more")], (example.CLOSE,))
+    asked = stitch_questions([step], [*step.messages, *MORE], (example.CLOSE,))
     assert isinstance(answer(asked, tokenize), Refusal)
+
+
+def test_a_content_in_two_text_parts_is_asked_about_in_two() -> None:
+    """The second ends where the turn ends; a template may join the two in its own way."""
+    recorder = Recorder(example.by_parts)
+    message = {"role": "assistant", "content": [part("a"), part("b")]}
+    proof = proved(turn((40, example.CLOSE), message=message), MORE, recorder)
+    assert isinstance(proof, Proof)
+    assert proof.ids == (40, example.CLOSE, *example.by_parts(MORE, add_generation_prompt=True))
+    turns = [
+        one["content"] for messages in recorder.asked for one in messages[-2:] if one["role"] == "assistant"
+    ]
+    assert [[sorted(text) for text in content] for content in turns] == [[["text", "type"]] * 2] * len(turns)
+    assert turns[0] == [part("So."), part(SHORT)]
+    assert turns[1][0] == turns[0][0]
+
+
+@pytest.mark.parametrize("tokenize", [only_parts, silent_about_texts])
+@pytest.mark.parametrize("content", ["hello", [part("x")]])
+def test_a_template_that_takes_only_lists_of_parts_is_asked_in_parts(tokenize: Any, content: Any) -> None:
+    asked = turn((40, example.CLOSE), message={"role": "assistant", "content": content})
+    proof, texts = (proved(asked, MORE, one) for one in (tokenize, example.by_parts))
+    assert isinstance(proof, Proof)
+    assert isinstance(texts, Proof)
+    assert (proof.parts, texts.parts) == (True, False)
+    assert proof.ids == texts.ids == (40, example.CLOSE, *example.by_parts(MORE, add_generation_prompt=True))
+
+
+def test_a_template_that_takes_texts_is_not_asked_in_parts() -> None:
+    """It refuses, or loses the turn, for another reason: that is seen with two short questions."""
+    recorder = Recorder()
+    assert isinstance(proved(turn(), [CRITIC], recorder), Refusal)
+    assert all(isinstance(message["content"], str) for messages in recorder.asked for message in messages)
+    assert [[m["role"] for m in messages] for messages in recorder.asked[-2:]] == [["user", "assistant"]] * 2
+
+
+@pytest.mark.parametrize("given", EMPTY[1:])
+@pytest.mark.parametrize("most", range(5))
+def test_a_call_without_a_content_is_asked_about_with_an_empty_one_where_the_template_takes_no_other(
+    given: Plain, most: int
+) -> None:
+    """DeepSeek-V3.1 and QwQ-32B read a text there, always or after an earlier call; clients send none."""
+    calling = {"role": "assistant", "tool_calls": [CALL], **given}
+    tokenize = refusing(lambda messages: any(m.get("content") is None for m in messages[most:]))
+    found, expected = (
+        proved(turn(message=one), [RESULT], tokenize) for one in (calling, {**calling, "content": ""})
+    )
+    assert isinstance(found, Proof), found
+    assert isinstance(expected, Proof)
+    assert (found.ids, found.cut) == (expected.ids, expected.cut)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tito_core import Message, Stitched, TemplateRefused, answer, stitch_questions, suffix_ids
+from tito_core import Message, Stitched, answer, stitch_questions, suffix_ids
 from tito_core.seams.seam import (
     LONGER,
     LONGER_TOO,
@@ -16,7 +16,6 @@ from tito_core.seams.seam import (
     Seam,
     Unlocated,
     after,
-    common_prefix,
     find_seam,
     grown,
     insertions,
@@ -56,19 +55,6 @@ def test_a_text_that_does_not_stand_there_once_is_followed_by_nothing(
     text: list[int], ids: list[int]
 ) -> None:
     assert after(text, ids) is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "count"),
-    [
-        ([], [1], 0),
-        ([1, 2], [1, 2], 2),
-        ([1, 2], [1, 2, 3], 2),
-        ([1, 9, 3], [1, 2, 3], 1),
-    ],
-)
-def test_a_common_prefix_ends_with_the_first_difference(one: list[int], other: list[int], count: int) -> None:
-    assert common_prefix(one, other) == count
 
 
 def test_a_seam_is_where_the_longer_render_goes_on() -> None:
@@ -215,12 +201,6 @@ def test_a_close_that_goes_on_as_the_longer_text_does_takes_one_more_question(
     assert asked == texts
 
 
-def test_a_text_that_is_lost_is_asked_about_twice() -> None:
-    asked, counting = counted(lambda *_, **__: [1, 2, 3])
-    assert answer(seam_questions(lambda text: [example.assistant(text)]), counting) is Unlocated.UNWRITTEN
-    assert asked == [SHORT, LONGER]
-
-
 def test_a_text_that_is_written_twice_or_measured_is_not_located() -> None:
     def twice(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         return spaced("<c>")([*messages, *messages], add_generation_prompt=add_generation_prompt)
@@ -253,16 +233,3 @@ def test_a_template_that_writes_a_space_before_its_close_is_stitched() -> None:
         found = answer(stitch_questions([step], example.prompt(step), suffix), tokenize)
         assert isinstance(found, Stitched)
         assert found.ids == tokenize(example.prompt(step), add_generation_prompt=True)
-
-
-def test_a_refused_question_is_the_callers() -> None:
-    def refusing(*_: Any, **__: Any) -> list[int]:
-        raise TemplateRefused("no")
-
-    with pytest.raises(TemplateRefused, match=r"^no$"):
-        answer(seam_questions(lambda text: [example.assistant(text)]), refusing)
-
-
-def test_a_text_that_left_no_id_before_it_has_no_seam() -> None:
-    assert find_seam([9, 2], [50, 9, 2]) is None
-    assert find_seam([1, 9, 2], [1, 50, 9, 2]) == Seam((1, 9, 2), 1)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.core import example
 from tito_core import Message, Reason, Refusal, TemplateRefused, answer
-from tito_core.message import texts_in
 from tito_core.seams.prove import Proof, prove_questions
 from tito_core.seams.spans import TEXTS, MessageSpan, spans_questions
 from tito_core.seams.turn import SampledTurn
@@ -222,15 +221,6 @@ def test_a_content_that_begins_or_ends_as_a_stand_in_does_is_found_whole(text: s
     assert len({word[0] for word in TEXTS}) == len({word[-1] for word in TEXTS}) == len(TEXTS) == 3
 
 
-def test_an_empty_part_beside_such_a_text_changes_nothing() -> None:
-    def joined(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        texts = [{**one, "content": "".join(texts_in(one))} for one in messages]
-        return example.tokenize(texts, add_generation_prompt=add_generation_prompt)
-
-    in_parts = {"role": "user", "content": [part(""), part("4z")]}
-    assert spans([in_parts], joined) == spans([example.user("4z")])
-
-
 @pytest.mark.parametrize(
     ("by", "moved"),
     [
@@ -297,12 +287,6 @@ def test_a_proof_of_a_turn_that_is_written_otherwise_has_no_spans() -> None:
     assert answer(spans_questions(proof), tokenize) == APART
     moved = attrs.evolve(proof, generation_prompt=3)
     assert answer(spans_questions(moved), example.tokenize) == (MessageSpan(1, 5, 3, 5),)
-
-
-@pytest.mark.parametrize("text", ["\n", " \n\n", "\t"])
-def test_a_content_of_white_space_is_found(text: str) -> None:
-    (found,) = spans([{**RESULT, "content": text}], message=CALLING)
-    assert found.content_stop - found.content_start == len(text)
 
 
 def test_a_content_that_a_template_writes_in_capitals_is_found_whole() -> None:

@@ -78,18 +78,6 @@ def test_a_template_in_which_no_turn_can_be_located_has_no_suffix() -> None:
         suffix_ids(tokenize)
 
 
-def test_a_generation_prompt_is_asked_for_or_not() -> None:
-    asked: list[bool] = []
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(add_generation_prompt)
-        return Template()(messages, add_generation_prompt=add_generation_prompt)
-
-    suffix_ids(tokenize)
-    assert {type(flag) for flag in asked} == {bool}
-    assert asked.count(False) == 1
-
-
 def test_the_system_text_that_a_template_demands_is_asked_with_as_a_copy() -> None:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         if messages[0]["role"] != "system":

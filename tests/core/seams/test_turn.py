@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import pytest
 
 from tests.core import example
 from tito_core import Message
-from tito_core.media.ranges import Placeholders
 from tito_core.message import Messages
 from tito_core.seams.seam import SHORT, Seam
 from tito_core.seams.turn import MOST_BETWEEN, LocatedTurn, SampledTurn
@@ -21,7 +19,6 @@ CALL: Plain = {"id": "c", "type": "function", "function": {"name": "f", "argumen
 CALLING: Plain = {"role": "assistant", "content": "", "tool_calls": [CALL]}
 RESULT: Plain = {"role": "tool", "tool_call_id": "c", "content": "7"}
 TEXT: Plain = {"role": "system", "content": "s"}
-IMAGES = Placeholders.of({"image": [7]})
 
 
 def after(prompt: Sequence[Message], **more: Any) -> SampledTurn:
@@ -31,13 +28,6 @@ def after(prompt: Sequence[Message], **more: Any) -> SampledTurn:
 
 def roles(history: Sequence[Message]) -> list[str]:
     return [str(message["role"]) for message in history]
-
-
-def test_a_turn_knows_the_messages_before_it() -> None:
-    messages = [example.user("a"), example.assistant("b"), example.user("c")]
-    turn = SampledTurn(message=messages[1], prompt=messages, place=1)
-    assert turn.past == (example.user("a"),)
-    assert SampledTurn(message=CALLING).past == ()
 
 
 @pytest.mark.parametrize(
@@ -67,23 +57,6 @@ def test_a_loop_is_looked_for_in_the_last_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), []),
-        (("failed:",), ["failed:"]),
-        (("late", "failed:", "absent"), ["late", "failed:"]),
-    ],
-)
-def test_a_turn_knows_which_words_of_the_template_earlier_messages_say(
-    words: tuple[str, ...], said: list[str]
-) -> None:
-    earlier = Messages.of([example.user("too late"), CALLING, {**RESULT, "content": "failed: no path"}])
-    turn = SampledTurn(message=CALLING, words=words, earlier=earlier)
-    assert turn.said == said
-    assert attrs.evolve(turn, earlier=None).said == []
-
-
-@pytest.mark.parametrize(
     ("history", "found"),
     [
         ((), ["user"]),
@@ -97,29 +70,6 @@ def test_the_likely_history_is_opened_by_a_system_text_if_the_real_one_is(
 ) -> None:
     (likely,) = SampledTurn(message=CALLING, history=history).likely
     assert roles(likely) == found
-
-
-@pytest.mark.parametrize("role", ["user", "tool", "function", "system"])
-def test_histories_end_with_the_role_before_the_turn(role: str) -> None:
-    turn = SampledTurn(message=CALLING, after=role)
-    unlike = [history for history in turn.unlike.histories if history]
-    assert {history[-1]["role"] for history in (*turn.likely, *unlike)} == {role}
-
-
-@pytest.mark.parametrize(("shown", "most"), [(0, 1), (1, 1), (5, 5), (64, 64), (65, 64)])
-def test_an_unlike_history_shows_as_many_images_as_the_real_one_and_64_at_most(shown: int, most: int) -> None:
-    turn = SampledTurn(message=CALLING, placeholders=IMAGES, shown=shown)
-    contents = [message["content"] for history in turn.unlike.histories for message in history or ()]
-    images = [sum(part["type"] == "image" for part in one) for one in contents if isinstance(one, list)]
-    assert max(images) == most
-    assert turn.modalities == ("image",)
-
-
-def test_a_conversation_without_media_shows_none() -> None:
-    turn = SampledTurn(message=CALLING, shown=3)
-    contents = [message["content"] for history in turn.unlike.histories for message in history or ()]
-    assert not any(isinstance(content, list) for content in contents)
-    assert turn.modalities == ()
 
 
 def located(turn: Plain, place: int | None = None) -> LocatedTurn:
@@ -174,8 +124,3 @@ def test_a_call_without_a_content_is_written_with_an_empty_one_too(
         found = [way.get("content", "absent") for way in ways]
         assert found == [SHORT if other and one == WORDS[1] else one for one in contents]
         assert all(way["tool_calls"] == ways[0]["tool_calls"] for way in ways)
-
-
-def test_a_plain_turn_is_written_in_one_way() -> None:
-    for turn in (example.assistant(), {"role": "assistant", "content": None}):
-        assert len(list(located(turn).ways(()))) == 1

@@ -10,8 +10,6 @@ import pytest
 from tito_core.seams.turn_form import WORDS, TurnForm, calls_of, forms, naming, plainly_named
 
 Plain = dict[str, Any]
-BEFORE: Plain = {"role": "user", "content": "Hello."}
-AFTER: Plain = {"role": "user", "content": "real"}
 
 
 def call(identity: str, name: str, **more: Any) -> Plain:
@@ -24,13 +22,6 @@ def turn(*calls: Plain, **more: Any) -> Plain:
 
 def spelled(value: str) -> str:
     return json.dumps({"value": value})
-
-
-def test_a_plain_turn_is_its_role_and_the_text() -> None:
-    assert TurnForm({"role": "assistant", "content": "real"}).write("hi") == {
-        "role": "assistant",
-        "content": "hi",
-    }
 
 
 def test_other_keys_of_a_turn_are_kept_for_the_template() -> None:
@@ -59,26 +50,6 @@ def test_the_text_stands_in_one_place_and_other_words_elsewhere(
         {"id": "b", "type": "function", "function": {"name": "g", "arguments": spelled(arguments[1])}},
     ]
     assert made["content"] == ("hi" if place is None else "So.")
-
-
-@pytest.mark.parametrize(
-    ("more", "content"),
-    [
-        ({"content": "real"}, {"content": "So."}),
-        ({"content": ""}, {"content": ""}),
-        ({"content": None}, {"content": None}),
-        ({}, {}),
-    ],
-)
-def test_a_content_keeps_its_kind_beside_a_call(more: Plain, content: Plain) -> None:
-    made = TurnForm(turn(call("a", "f"), **more), place=-1).write("hi")
-    assert {key: value for key, value in made.items() if key not in {"role", "tool_calls"}} == content
-
-
-def test_arguments_are_written_as_text_or_as_an_object() -> None:
-    written = [TurnForm(turn(call("a", "f")), -1, as_object).write("hi") for as_object in (False, True)]
-    given = [made["tool_calls"][0]["function"]["arguments"] for made in written]
-    assert given == [spelled("hi"), {"value": "hi"}]
 
 
 def test_a_flat_call_stays_flat_and_other_keys_are_left_out() -> None:
@@ -148,33 +119,12 @@ def test_the_text_stands_in_the_last_text_part_of_a_content_in_parts(content: An
     assert content == given
 
 
-def test_a_content_in_parts_beside_a_call_stays_in_parts() -> None:
-    made = TurnForm(turn(call("a", "f"), content=[text_part("a"), text_part("b")]), -1).write("hi")
-    assert made["content"] == [text_part("So."), text_part("So.")]
-    assert TurnForm(turn(call("a", "f"), content=[]), -1).write("hi")["content"] == []
-
-
-def test_a_form_writes_the_turn_between_what_is_before_and_what_follows() -> None:
-    form = TurnForm({"role": "assistant", "content": "real"})
-    write = form.within((BEFORE,), (AFTER,))
-    assert write("hi") == (BEFORE, {"role": "assistant", "content": "hi"}, AFTER)
-    assert write("ho")[1]["content"] == "ho"
-    assert form.within((BEFORE,))("hi") == (BEFORE, {"role": "assistant", "content": "hi"})
-
-
 @pytest.mark.parametrize("said", [{"content": ""}, {"content": None}, {"content": []}, {}])
 def test_a_silent_turn_has_its_content_as_it_is(said: Plain) -> None:
     reasoning = {"reasoning": "Three and four."}
     assert TurnForm({"role": "assistant", **said}).silent() == {"role": "assistant", **said}
     found = TurnForm({"role": "assistant", **said, **reasoning}).silent()
     assert found == {"role": "assistant", **said, "reasoning": WORDS[0]}
-
-
-@pytest.mark.parametrize("usual", ["find", "get_weather", "mcp:tool.v1-2", "f" * 128])
-def test_usual_names_are_kept(usual: str) -> None:
-    calling = turn(call(usual, usual), content="")
-    assert plainly_named(calling) is calling
-    assert naming(calling["tool_calls"][0]) == (usual, usual)
 
 
 @pytest.mark.parametrize("odd", ["</s>", "two words", "line\n", "", "\u00e9", "f" * 129])
@@ -186,11 +136,3 @@ def test_names_and_ids_that_may_spell_a_close_are_replaced_by_usual_ones(odd: st
     assert second == calling["tool_calls"][1]
     assert plainly_named(calling)["content"] == "Look."
     assert naming(calling["tool_calls"][0]) == (odd, odd)  # the turn itself is as it was
-
-
-def test_a_flat_call_with_an_odd_name_stays_flat_and_gets_no_id() -> None:
-    (found,) = plainly_named({"role": "assistant", "tool_calls": [{"name": "a b", "arguments": "{}"}]})[
-        "tool_calls"
-    ]
-    assert found.keys() == {"name", "arguments"}
-    assert found["name"].isidentifier()

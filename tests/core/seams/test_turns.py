@@ -51,12 +51,6 @@ def test_without_results_the_turn_may_have_called_or_not(environment: tuple[Plai
     }
 
 
-def test_a_result_after_a_user_message_shows_no_call() -> None:
-    (plain, _), (calling, _) = possible_turns((example.user(), result("d")))
-    assert kind(plain) == (False, 0, "text")
-    assert called(calling) == [("d", NAMES[0])]
-
-
 def test_results_answer_calls_of_the_turn_in_order() -> None:
     ((turn, others),) = possible_turns((result("c"), example.user(), result("d"), example.assistant()))
     assert called(turn) == [("c", NAMES[0]), ("d", NAMES[0])]
@@ -81,8 +75,3 @@ def test_results_without_an_id_answer_calls_of_different_ids() -> None:
     assert len(set(names)) == 2
     assert {len(name) for name in names} == {9}  # some templates take nothing else
     assert all(name.isalnum() for name in names)
-
-
-def test_a_result_after_the_next_assistant_message_is_no_answer_to_the_turn() -> None:
-    ((turn, _),) = possible_turns((result("c"), example.assistant(), result("d")))
-    assert called(turn) == [("c", NAMES[0])]
