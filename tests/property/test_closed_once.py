@@ -25,8 +25,9 @@ from tito_core import (
     stitch,
     stitch_questions,
 )
-from tito_core.testing.toys import Message
-from tito_core.testing.toys.local import harmony, markers
+from tito_core.testing.toys import Message, toy_named
+
+harmony, markers = map(toy_named, ("harmony", "markers"))
 
 Ids = tuple[int, ...]
 OPENER = 9

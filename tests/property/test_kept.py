@@ -26,16 +26,11 @@ from tito_core.testing.strategies.message import (
 from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.strategies.sampled import right_stop, sampled_words
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
-from tito_core.testing.toys import Toy
-from tito_core.testing.toys.local import (
-    alternating,
-    bracketed,
-    chatml,
-    doubled_close,
-    grouped,
-    harmony,
-    markers,
-    thinking,
+from tito_core.testing.toys import Toy, toy_named
+
+alternating, bracketed, chatml, doubled_close, grouped, harmony, markers, thinking = map(
+    toy_named,
+    ("alternating", "bracketed", "chatml", "doubled_close", "grouped", "harmony", "markers", "thinking"),
 )
 
 WELL_BEHAVED = (chatml, thinking, grouped, doubled_close, alternating, markers, harmony, bracketed)

@@ -18,16 +18,20 @@ from tito_core.testing.strategies.choices import CHOICES, Choices
 from tito_core.testing.strategies.message import Chat, speech
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput
 from tito_core.testing.tails import true_tails
-from tito_core.testing.toys import Toy
-from tito_core.testing.toys.local import (
-    bracketed,
-    chatml,
-    doubled_close,
-    eos_when_done,
-    grouped,
-    harmony,
-    markers,
-    opens_thinking,
+from tito_core.testing.toys import Toy, toy_named
+
+bracketed, chatml, doubled_close, eos_when_done, grouped, harmony, markers, opens_thinking = map(
+    toy_named,
+    (
+        "bracketed",
+        "chatml",
+        "doubled_close",
+        "eos_when_done",
+        "grouped",
+        "harmony",
+        "markers",
+        "opens_thinking",
+    ),
 )
 
 POLICIES = [Policy(odd_stop=odd) for odd in OddStop]

@@ -20,7 +20,9 @@ from tito_core.testing.strategies.choices import CHOICES
 from tito_core.testing.strategies.message import Chat
 from tito_core.testing.strategies.respelling import edited, respelled
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
-from tito_core.testing.toys.local import chatml
+from tito_core.testing.toys import toy_named
+
+chatml = toy_named("chatml")
 
 Path = tuple[str, ...]
 

@@ -35,7 +35,9 @@ from tito_core.testing.strategies.message import (
     speech,
 )
 from tito_core.testing.strategies.respelling import edited, renamed_call_ids, respelled
-from tito_core.testing.toys.local import chatml
+from tito_core.testing.toys import toy_named
+
+chatml = toy_named("chatml")
 
 F = Forgiveness
 

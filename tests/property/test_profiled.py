@@ -24,8 +24,11 @@ from tito_core.seams.certify import certify_questions
 from tito_core.seams.profile import Case, Mode, Profile
 from tito_core.seams.prove import TOO_MANY
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput, tidy_stitch_inputs
-from tito_core.testing.toys import TOYS, Message, Toy
-from tito_core.testing.toys.dependent import first_call_name, numbered_hello, thinking_switch
+from tito_core.testing.toys import TOYS, Message, Toy, toy_named
+
+first_call_name, numbered_hello, thinking_switch = map(
+    toy_named, ("first_call_name", "numbered_hello", "thinking_switch")
+)
 
 STRICT = Policy()
 PAST = 5

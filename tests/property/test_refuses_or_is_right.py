@@ -36,8 +36,11 @@ from tito_core.testing.strategies.json_value import json_messages
 from tito_core.testing.strategies.message import MEDIA, Chat
 from tito_core.testing.strategies.sampled import right_stop, sampled_words
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, TIDY_INPUT, StitchInput
-from tito_core.testing.toys import TOYS, Message, Toy
-from tito_core.testing.toys.local import alternating, chatml, grouped, harmony, markers, thinking
+from tito_core.testing.toys import TOYS, Message, Toy, toy_named
+
+alternating, chatml, grouped, harmony, markers, thinking = map(
+    toy_named, ("alternating", "chatml", "grouped", "harmony", "markers", "thinking")
+)
 
 MOST_QUESTIONS = 40
 USER = {"role": "user", "content": "hello"}

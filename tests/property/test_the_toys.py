@@ -15,17 +15,12 @@ from tito_core.testing.strategies.respelling import respelled
 from tito_core.testing.strategies.sampled import sampled_words
 from tito_core.testing.strategies.stitch_input import ANY_INPUT, StitchInput
 from tito_core.testing.tails import true_tails
-from tito_core.testing.toys import LOCAL_TOYS, TOYS, Toy
-from tito_core.testing.toys.local import (
-    chatml,
-    grouped,
-    harmony,
-    markers,
-    plain_merged_header,
-    strings_only,
-    thinking,
-)
+from tito_core.testing.toys import LOCAL_TOYS, TOYS, Toy, toy_named
 from tito_core.testing.toys.tokenizer import Tokenizer
+
+chatml, grouped, harmony, markers, plain_merged_header, strings_only, thinking = map(
+    toy_named, ("chatml", "grouped", "harmony", "markers", "plain_merged_header", "strings_only", "thinking")
+)
 
 USER = {"role": "user", "content": "q"}
 ANSWER = {"role": "assistant", "content": "a"}

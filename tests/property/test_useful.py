@@ -14,14 +14,13 @@ from tests import oracle
 from tito_core import Policy, Refusal, Step, Stitched, answer, stitch, stitch_questions, suffix_ids
 from tito_core.testing.strategies.message import Chat
 from tito_core.testing.strategies.sampled import rendered, right_stop, sampled_words
-from tito_core.testing.toys import LOCAL_TOYS, Toy
-from tito_core.testing.toys.dependent import (
+from tito_core.testing.toys import LOCAL_TOYS, Toy, toy_named
+
+(
     marks_no_reasoning,
     moving_system,
     numbered_results,
     sliding_window,
-)
-from tito_core.testing.toys.local import (
     backward_calls,
     backward_short_close,
     chatml,
@@ -33,6 +32,25 @@ from tito_core.testing.toys.local import (
     plain_merged_letters,
     plain_text,
     truncating,
+) = map(
+    toy_named,
+    (
+        "marks_no_reasoning",
+        "moving_system",
+        "numbered_results",
+        "sliding_window",
+        "backward_calls",
+        "backward_short_close",
+        "chatml",
+        "clock",
+        "closed_later",
+        "drops_second",
+        "ignores_arguments",
+        "plain_merged_header",
+        "plain_merged_letters",
+        "plain_text",
+        "truncating",
+    ),
 )
 
 
