@@ -8,19 +8,12 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tito_core import InputError, OddStop, Policy, Step, Trajectory, Truncated, answer, data, stitch_questions
+from tito_core import InputError, OddStop, Policy, Step, Trajectory, Truncated, answer, stitch_questions
 from tito_core.data import from_data, to_data
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import MissingRow, Owner, RoutedExperts, SampleOptions, StoredCall, WeightVersion
 from tito_core.seams.profile import Profile
 from tito_core.stitch import Stitched
-
-
-@pytest.fixture(autouse=True)
-def _fresh_converter() -> None:
-    """Build the converter in the test, where a mutant of its making can be seen."""
-    data._converter.cache_clear()
-
 
 DATA: dict[str, Any] = {
     "prompt": [{"role": "user", "content": "hi"}],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -21,9 +20,8 @@ from tito_core import (
     answer,
     stitch_questions,
 )
-from tito_core.recheck import _within, recheck_questions
+from tito_core.recheck import recheck_questions
 from tito_core.seams.probe import probe
-from tito_core.seams.turn_form import TurnForm
 
 SUFFIX = (example.CLOSE,)
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
@@ -221,18 +219,14 @@ def test_a_call_that_is_written_otherwise_with_nothing_after_it_is_not_compared(
     assert checked(found, RESULT, tokenize=tokenize) is True
 
 
-def only(taken: type, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            if type(call["function"]["arguments"]) is not taken:
-                raise TemplateRefused(f"arguments must be {taken.__name__}")
-    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-
+@pytest.mark.parametrize("given", ['{"x": 1}', {"x": 1}])
 @pytest.mark.parametrize("taken", [str, dict])
-def test_a_call_is_written_in_the_form_that_is_taken(taken: type) -> None:
-    picky = partial(only, taken)
-    found = stitched(calling(), RESULT, tokenize=picky)
+def test_calls_are_written_in_the_form_that_is_taken(taken: type, given: object) -> None:
+    """The last one has the text; the others have their own arguments."""
+    first = {**CALL, "id": "b", "function": {"name": "g", "arguments": given}}
+    turn = {"role": "assistant", "content": "", "tool_calls": [first, CALL]}
+    step, picky = attrs.evolve(calling(), completion=[turn]), example.takes_arguments(taken)
+    found = stitched(step, RESULT, tokenize=picky)
     assert checked(found, RESULT, tokenize=picky) is True
     assert checked(attrs.evolve(found, added=(5, *found.added)), RESULT, tokenize=picky) is False
 
@@ -260,49 +254,6 @@ def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, s
     prompt = [*found.step.messages, example.user(words)]
     assert answer(recheck_questions(found, prompt), Cutting()) is True
     assert asked == [None, None, since, since]
-
-
-def test_a_turn_is_written_with_its_own_words_beside_the_text() -> None:
-    deep = "[" * 98 + "]" * 98
-    turn = {
-        "role": "assistant",
-        "content": "Look.",
-        "reasoning_content": "Why?",
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
-            {"id": "b", "function": {"name": "g", "arguments": "{malformed"}},
-            {"id": "c", "function": {"name": "h", "arguments": f'{{"deep": {deep}}}'}},
-            {"id": "d", "function": {"name": "i", "arguments": "[1]"}},
-            {"id": "e", "function": {"name": "j", "arguments": {"y": 2}}},
-            {"id": "z", "function": {"name": "z", "arguments": "{}"}},
-        ],
-    }
-    as_object, as_text = (written(TurnForm(turn, -1, spell)) for spell in (True, False))
-    assert [call["function"]["arguments"] for call in as_object["tool_calls"]] == [
-        {"x": 1},
-        "{malformed",
-        f'{{"deep": {deep}}}',
-        "[1]",
-        {"y": 2},
-        {"value": "Hm."},
-    ]
-    assert [as_text["tool_calls"][place]["function"]["arguments"] for place in (0, 1, 4, 5)] == [
-        '{"x": 1}',
-        "{malformed",
-        '{"y": 2}',
-        '{"value": "Hm."}',
-    ]
-    for made in (as_object, as_text):
-        assert (made["content"], made["reasoning_content"]) == ("Look.", "Why?")
-    assert written(TurnForm(turn))["content"] == "Hm."
-
-
-def written(form: TurnForm) -> Message:
-    """Return the turn with a text in it, and see that nothing around it is replaced."""
-    past, environment = (example.user("a"),), (example.user("b"),)
-    first, made, last = _within(form, past, environment)("Hm.")
-    assert ((first,), (last,)) == (past, environment)
-    return made
 
 
 def by_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:

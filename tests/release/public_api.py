@@ -38,7 +38,7 @@ def public_api() -> dict[str, str]:
     """Return what follows each public name: a signature, a type or nothing."""
     found: dict[str, str] = {}
     for name, value in sorted(dict(_public()).items()):
-        found.update(_described(name, value))
+        found.update(described(name, value))
     return found
 
 
@@ -75,7 +75,7 @@ def _object(name: str) -> Any:
         return getattr(_object(holder), last)
 
 
-def _described(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def described(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if not inspect.isclass(value):
         yield name, _signature(value) if callable(value) else ""
     elif issubclass(value, Enum):

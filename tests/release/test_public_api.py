@@ -6,7 +6,7 @@ from enum import Enum
 
 import attrs
 
-from tests.release.public_api import FILE, WRITE, _described, differences, listed, public_api, written
+from tests.release.public_api import FILE, WRITE, described, differences, listed, public_api, written
 
 
 def test_the_public_api_is_as_listed() -> None:
@@ -49,10 +49,10 @@ class Colour(Enum):
 
 def test_signatures_defaults_and_members_are_shown() -> None:
     Example.__module__ = "tito_example"  # members of other packages' classes are left out
-    assert dict(_described("a.Example", Example)) == {
+    assert dict(described("a.Example", Example)) == {
         "a.Example": "(size: int = 3, hidden: int = 0)",
         "a.Example.size": ": int",
         "a.Example.grow": "(self, by: int = 1, *, twice: bool = False) -> int",
         "a.Example.big": ": bool",
     }
-    assert dict(_described("a.Colour", Colour)) == {"a.Colour": " is an enumeration", "a.Colour.RED": ""}
+    assert dict(described("a.Colour", Colour)) == {"a.Colour": " is an enumeration", "a.Colour.RED": ""}

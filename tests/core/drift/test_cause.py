@@ -8,7 +8,7 @@ from tests.core.drift.conversations import (
     assistant,
 )
 from tito_core.drift import TurnPart
-from tito_core.drift.cause import Evidence, all_texts, find_causes, part_at, reasoning_of
+from tito_core.drift.cause import Evidence, find_causes
 
 
 def seen(part: TurnPart, used: str, rendered: str, **more: object) -> list[str]:
@@ -112,11 +112,6 @@ def test_a_cut_turn_that_loses_its_text_is_no_truncation() -> None:
     ]
 
 
-def test_a_part_of_the_reasoning_that_is_gone_is_dropped() -> None:
-    message = assistant("so", reasoning="three")
-    assert seen(TurnPart.REASONING, "ree", "", message=message, verbatim=False) == ["THINKING"]
-
-
 def test_reasoning_that_the_rendering_has_in_another_place_is_not_dropped() -> None:
     message = assistant("so", reasoning="7")
     used, rendered = "<think>7</think>so", "so 7"
@@ -130,14 +125,6 @@ def test_a_close_of_the_same_text_is_only_spelled_otherwise(part: TurnPart, caus
     assert seen(part, "a", "a", seam=True) == causes
 
 
-def test_white_space_between_turns_is_the_templates() -> None:
-    assert seen(TurnPart.ENVIRONMENT, "\n", "\n\n") == ["WHITESPACE"]
-
-
-def test_marks_of_thinking_in_a_generation_prompt() -> None:
-    assert seen(TurnPart.OPENER, "<think>\n", "") == ["THINKING"]
-
-
 @pytest.mark.parametrize(
     ("used", "rendered", "cause"),
     [("<think></think>", "", "THINKING"), ("", "<think></think>", "REWRITTEN")],
@@ -147,23 +134,3 @@ def test_marks_of_empty_reasoning_that_the_template_adds_are_not_dropped(
 ) -> None:
     message = assistant("yes")
     assert seen(TurnPart.CONTENT, used, rendered, message=message, verbatim=False) == [cause]
-
-
-def test_reading_a_message() -> None:
-    assert reasoning_of(assistant("a", reasoning=" b c ")) == "bc"
-    assert (
-        reasoning_of(assistant("</think>a"))
-        == reasoning_of(assistant("a"))
-        == reasoning_of(assistant(None))
-        == ""
-    )
-    assert (
-        all_texts(assistant(None, reasoning="r", tool_calls=["odd", {"name": "f", "arguments": "{}"}]))
-        == "r\nf\n{}"
-    )
-    assert part_at(None, "text", 2) is TurnPart.CONTENT
-    assert part_at(CALLED, "<tool_call>", 0) is TurnPart.CALLS
-    for name in ("reasoning", "reasoning_content"):
-        thinking = assistant("yes", **{name: "hm"})
-        assert [part_at(thinking, "hm yes", place).name for place in (1, 3)] == ["REASONING", "CONTENT"]
-    assert part_at({**CALLED, "content": "yes"}, "yes<tool_call>", 0) is TurnPart.CONTENT

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from tests.core.drift.conversations import (
     TOY,
     Conversation,
@@ -16,9 +14,7 @@ from tests.core.drift.conversations import (
     letters,
     user,
 )
-from tito_core import Message, Step
-from tito_core.drift.place import regions
-from tito_core.samples import Forest, StoredCall
+from tito_core import Message
 
 
 def test_the_first_prompt_may_be_spelled_differently() -> None:
@@ -48,26 +44,6 @@ def test_a_tool_answer_that_is_spelled_differently() -> None:
     ]
     conversation.turn("so", new=[user("ab")], prompt_ids=[*conversation.calls[0].ids, *tail])
     assert causes_of(conversation.audit()) == [("t1", "ENVIRONMENT", "RETOKENIZED")]
-
-
-@pytest.mark.parametrize(
-    ("down_to", "found"),
-    [
-        (5, [("b", 4, 5)]),
-        (4, [("b", 4, 5), ("b", 3, 4)]),
-        (3, [("b", 4, 5), ("b", 3, 4), ("a", 1, 3)]),
-        (2, [("b", 4, 5), ("b", 3, 4), ("a", 1, 3)]),
-        (1, [("b", 4, 5), ("b", 3, 4), ("a", 1, 3), ("a", 0, 1)]),
-    ],
-)
-def test_regions_that_end_before_a_place_are_left_out(
-    down_to: int, found: list[tuple[str, int, int]]
-) -> None:
-    first = Step(prompt=[], completion=[], prompt_ids=[1], completion_ids=[2, 3])
-    second = Step(prompt=[], completion=[], prompt_ids=[1, 2, 3, 4], completion_ids=[5])
-    forest = Forest.of([StoredCall(name="a", step=first), StoredCall(name="b", step=second)])
-    shown = regions(forest, "b", completion=True, down_to=down_to)
-    assert [(one.call.name, one.start, one.stop) for one in shown] == found
 
 
 class Hiding(Family):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, image, numbering, showing, text_of, tokenize
+from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, numbering, showing, text_of, tokenize
 from tito_core import InputError, Message, Origin, Reason, Refusal, Stitched, TemplateRefused, try_stitch
 from tito_core.media.expansion import echoed, expand, to_send
 from tito_core.media.first_prompt import FirstPrompt, first_prompt
@@ -88,15 +88,6 @@ def test_a_text_that_spells_a_placeholder_is_refused() -> None:
     assert refused({"role": "user", "content": "What is <pad>?"}) is Reason.PLACEHOLDERS
 
 
-def test_a_dropped_image_is_refused_although_a_text_spells_one() -> None:
-    def dropping(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        texts = [{**m, "content": [p for p in m["content"] if p["type"] == "text"]} for m in messages]
-        return tokenize(texts, add_generation_prompt=add_generation_prompt)
-
-    prompt = showing("What is <pad>?", "cat")
-    assert refused(prompt, tokenize_fn=dropping) is Reason.PLACEHOLDERS
-
-
 def test_placeholders_are_as_many_as_media() -> None:
     def dropping(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         ids = tokenize(messages, add_generation_prompt=add_generation_prompt)
@@ -105,15 +96,6 @@ def test_placeholders_are_as_many_as_media() -> None:
     prompt = first_prompt([showing("What?", "cat")], dropping, PLACEHOLDERS)
     detail = "0 placeholders stand for 1 media of the prompt"
     assert prompt == Refusal(Reason.PLACEHOLDERS, detail)
-
-
-def test_images_in_another_order_than_the_parts_are_refused() -> None:
-    def backwards(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        turned = [{**m, "content": m["content"][::-1]} for m in messages]
-        return tokenize(turned, add_generation_prompt=add_generation_prompt)
-
-    content = [image("cat"), {"type": "text", "text": "or"}, image("dog")]
-    assert refused({"role": "user", "content": content}, tokenize_fn=backwards) is Reason.PLACEHOLDERS
 
 
 def test_media_that_cannot_be_named_are_refused() -> None:

@@ -82,24 +82,6 @@ def test_expanding_is_the_inverse_of_collapsing(case: tuple[list[int], list[Medi
     assert [tuple(collapsed[one.offset : one.stop]) for one in places] == [one.collapsed for one in ranges]
 
 
-@given(expanded())
-def test_every_id_outside_of_media_is_kept(case: tuple[list[int], list[MediaRange]]) -> None:
-    ids, ranges = case
-    collapsed, places = collapse(ids, ranges)
-
-    def outside(ids: list[int], media: list[MediaRange]) -> list[int]:
-        inside = {place for one in media for place in range(one.offset, one.stop)}
-        return [index for place, index in enumerate(ids) if place not in inside]
-
-    assert outside(collapsed, places) == outside(ids, ranges)
-
-
-@given(expanded())
-def test_ranges_stay_in_order_and_apart(case: tuple[list[int], list[MediaRange]]) -> None:
-    _, places = collapse(*case)
-    assert len(Media.of(places)) == len(case[1])
-
-
 @given(expanded(), st.lists(st.integers(0, 9), max_size=2))
 def test_what_is_given_as_engine_ids_is_believed_only_whole(
     case: tuple[list[int], list[MediaRange]], more: list[int]
@@ -514,12 +496,6 @@ def test_the_bridge_gives_what_a_stitch_gives() -> None:
         assert (extension.ids, extension.media, extension.unexpanded) == (found.ids, found.media, 1)
 
 
-def test_images_are_found_again_after_others_that_grew() -> None:
-    ranges = [cat(place, 1) for place in (1, 3, 5)]
-    found = pieces_in([5, PAD, 6, PAD, 6, PAD], ranges, [5, PAD, PAD, PAD, 6, PAD, PAD, 6, PAD, PAD])
-    assert found == [(PAD,) * 3, (PAD,) * 2, (PAD,) * 2]
-
-
 def test_a_bridge_asks_nothing_about_images_where_the_history_has_none() -> None:
     asked: list[int] = []
 
@@ -654,12 +630,6 @@ def test_malformed_ids_are_an_input_error(ids: object) -> None:
         expanded_prompt(found, [ids])  # type: ignore[list-item]
 
 
-def test_ranges_may_be_lists_as_in_json() -> None:
-    found = stitched(STEP, {"role": "user", "content": "Sure?"})
-    (one,) = found.media
-    assert echoed(found, found.ids, [[one.offset, one.length]]) is found  # type: ignore[list-item]
-
-
 def test_a_range_that_was_changed_is_an_error() -> None:
     prompt = stitched(STEP, {"role": "user", "content": "Sure?"})
     step = prompt.then(completion=[], completion_ids=[46, CLOSE])
@@ -680,13 +650,6 @@ def test_a_placeholder_that_leaves_its_range_stands_for_no_medium() -> None:
     assert placeholders is not None
     assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 3, (7, 8))])) == 2
     assert placeholders.stray(Ids.of([7, 8, 7, 8, 9]), Media.of([cat(0, 4, (7, 8))])) is None
-
-
-def test_placeholders_of_images_side_by_side_are_inside_their_ranges() -> None:
-    placeholders = Placeholders.of({"image": [7]})
-    assert placeholders is not None
-    side_by_side = Media.of([cat(0, 1, (7,)), cat(1, 1, (7,))])
-    assert placeholders.stray(Ids.of([7, 7, 9]), side_by_side) is None
 
 
 def test_a_replaced_stop_leaves_images_in_the_ledger() -> None:

@@ -13,7 +13,7 @@ from tests.core.pictures import CLOSE, PLACEHOLDERS, first_step, showing, tokeni
 from tito_core import Bridge, Extension, Origin
 from tito_core.media.expansion import collapse, expand, first_media
 from tito_core.media.ranges import Media, MediaRange
-from tito_core.media.wider_ranges import _around, ranges_seen, widened, wider_ranges
+from tito_core.media.wider_ranges import ranges_seen, widened, wider_ranges
 from tito_core.seams.spans import MessageSpan
 
 PAD = 7
@@ -93,19 +93,6 @@ def expected_border(place: int, ranges: Sequence[MediaRange], *, end: bool) -> i
     return (inside[0].stop if end else inside[0].offset) if inside else place
 
 
-@given(st.lists(st.integers(0, 20), min_size=4, max_size=4).map(sorted))
-def test_a_wider_image_is_never_cut_by_a_message(places: list[int]) -> None:
-    """Law: borders inside of an image go to its ends, and all others stay."""
-    ranges = [image(3, (1, PAD, PAD, 2)), image(9, (1, PAD, 2))]
-    found = _around(MessageSpan(places[0], places[3], places[1], places[2]), ranges)
-    assert found == MessageSpan(
-        expected_border(places[0], ranges, end=False),
-        expected_border(places[3], ranges, end=True),
-        expected_border(places[1], ranges, end=False),
-        expected_border(places[2], ranges, end=True),
-    )
-
-
 def test_first_ranges_are_shared_where_they_are_those_of_an_older_prompt() -> None:
     older = Media.of([image(1)])
     media = older.then([image(3), image(5)])
@@ -115,29 +102,33 @@ def test_first_ranges_are_shared_where_they_are_those_of_an_older_prompt() -> No
 
 
 @pytest.mark.parametrize("spans", [True, False])
-def test_a_prompt_knows_that_its_new_images_are_wider(spans: bool) -> None:
+@pytest.mark.parametrize("left", range(6))
+@pytest.mark.parametrize("right", range(6))
+def test_a_wider_image_is_never_cut_by_a_message(left: int, right: int, *, spans: bool) -> None:
+    """Borders inside of an image go to its ends, and all others stay."""
     step = first_step(showing("What?", "cat"), keys=["cat"])
     found = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS, spans=spans).extend(
         step.ids, [showing("And this?", "dog")], media=step.media
     )
     assert isinstance(found, Extension)
     base, new = found.ids.length - len(found.added), found.media[-1]
-    wider = attrs.evolve(new, offset=new.offset - base - 2, length=new.length + 3)
+    wider = attrs.evolve(new, offset=new.offset - base - left, length=new.length + left + right)
     wide = widened(found, [wider])
     assert isinstance(wide, Extension)
     if isinstance(found.spans, tuple):
         (span,) = found.spans
-        assert span.content_start == wider.offset + 1
-        assert wide.spans == (attrs.evolve(span, content_start=wider.offset),)
+        assert wide.spans == (
+            MessageSpan(
+                expected_border(span.start, [wider], end=False),
+                expected_border(span.stop, [wider], end=True),
+                expected_border(span.content_start, [wider], end=False),
+                expected_border(span.content_stop, [wider], end=True),
+            ),
+        )
     else:
         assert wide.spans is found.spans is None
-    assert list(wide.media) == [*step.media, attrs.evolve(wider, offset=new.offset - 2)]
-    assert wide.ledger.length == found.ledger.length
-    assert (wide.ids, wide.added) == (found.ids, found.added)
-    mask = [span.origin for span in wide.ledger.spans for _ in range(span.stop - span.start)]
-    assert [origin is Origin.MEDIA for origin in mask[new.offset - 3 : new.stop + 2]] == [
-        False,
-        *[True] * (new.length + 3),
-        False,
-    ]
-    assert widened(found, [attrs.evolve(new, offset=new.offset - base)]) is found
+    assert list(wide.media) == [*step.media, attrs.evolve(wider, offset=new.offset - left)]
+    assert (wide.ids, wide.added, wide.ledger.length) == (found.ids, found.added, found.ledger.length)
+    origins = list(wide.ledger)[new.offset - left - 1 : new.stop + right + 1]
+    assert [one is Origin.MEDIA for one in origins] == [False, *[True] * wider.length, False]
+    assert (wide is found) is (left == right == 0)

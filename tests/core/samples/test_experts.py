@@ -99,11 +99,6 @@ def test_routed_experts_stand_at_their_ids(
     assert row.experts.valid == valid
 
 
-def test_routed_experts_end_with_the_row() -> None:
-    row = routed(rows(0, 1, 2), rows(0, 91, 92, 3, 4), max_length=3, missing=MissingRow.PAD)
-    assert (len(row), numbers(row)) == (3, [1, 2, 3])
-
-
 def test_no_routed_experts_are_none() -> None:
     assert routed(None, None).experts is None
     assert merge_experts([], 3, MissingRow.PAD) is None
@@ -114,11 +109,3 @@ def test_routed_experts_of_two_kinds_do_not_mix() -> None:
         InputError, match=r"call 'b' has routed experts of \('int16', \(1, 2\)\), call 'a' of"
     ):
         routed(rows(0, 1, 2), rows(0, 1, 2, dtype="int16"))
-
-
-def test_rows_that_come_in_any_pieces_are_put_together_once() -> None:
-    pieces = [("a", rows(start, start + 1)) for start in (5, 1, 3, 5, 0, 1)] + [("b", rows(2, 93, 94, 95))]
-    table = merge_experts(pieces, 7, MissingRow.SHORTER)
-    assert table is not None
-    assert memoryview(table.data).cast("H").tolist()[::2] == [1, 2, 93, 4, 95, 6]
-    assert table.valid == ((0, 6),)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.core.example import assistant, user
 from tests.core.samples.calls import call
 from tito_core import InputError
 from tito_core.samples.forest import Forest
@@ -20,24 +19,6 @@ def test_no_calls_make_an_empty_forest() -> None:
     assert (len(forest), forest.nodes, forest.leaves, forest.roots, forest.trees) == (0, (), (), (), ())
     assert forest.add(call("a", [1], [2])) == Forest.of([call("a", [1], [2])])
     assert repr(Forest.of([call("a", [1], [2])])) == "Forest(1 calls, 1 roots, 1 leaves)"
-
-
-def test_going_back_branches() -> None:
-    calls = call("a", [1], [2]), call("b", [1, 2, 3], [4]), call("c", [1, 2, 3, 4, 5], [6])
-    forest = Forest.of([*calls, call("d", [1, 2, 9], [4])])
-    assert forest.children["a"] == ("b", "d")
-    assert forest.leaves == ("c", "d")
-    assert forest.path("c") == ("a", "b", "c")
-
-
-def test_sub_agents_stay_apart_however_they_interleave() -> None:
-    main = call("a1", [1, 5], [6], [user("hi")], "hello", order=1)
-    sub = call("b1", [1, 7], [6], [user("help")], "hello", order=2)
-    on = call("a2", [1, 5, 6, 3], [6], [user("hi"), assistant("hello"), user("so?")], "well", order=3)
-    deeper = call("b2", [1, 7, 6, 3], [6], [user("help"), assistant("hello"), user("so?")], "well", order=4)
-    forest = Forest.of([deeper, main, on, sub])
-    assert forest.trees == (("a1", "a2"), ("b1", "b2"))
-    assert [node.name for node in forest.nodes] == ["a1", "b1", "a2", "b2"]
 
 
 def test_a_forest_refuses_what_is_no_call_and_two_of_a_name() -> None:

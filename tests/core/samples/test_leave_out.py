@@ -54,28 +54,6 @@ def test_an_empty_call_is_a_node_and_gives_no_row() -> None:
     assert (alone.rows, alone.untrained, alone.without_row) == ((), (), ("b",))
 
 
-RETRIED = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6]), call("d", [1, 2, 3, 4, 5, 8], [9])])
-
-
-@pytest.mark.parametrize(
-    ("retries", "rows", "untrained"),
-    [
-        (Retries.ALL, {"c": "1 [2] [3] 4 [6]", "d": "1 2 3 4 [5] 8 [9]"}, []),
-        (Retries.NEWEST, {"c": "1 [2] [3] 4 [6]"}, [("b", 0, 1, "RETRIED"), ("d", 0, 1, "RETRIED")]),
-        (Retries.EXTENDED, {"d": "1 [2] [3] 4 [5] 8 [9]"}, [("c", 0, 1, "RETRIED")]),
-    ],
-)
-def test_two_replies_to_one_prompt(retries: Retries, rows: dict[str, str], untrained: list[Any]) -> None:
-    row_set = make_rows(RETRIED, SampleOptions(retries=retries))
-    assert shown(row_set) == rows
-    assert missing(row_set) == untrained
-
-
-def test_where_no_retry_was_extended_the_newest_counts() -> None:
-    forest = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6])])
-    assert shown(make_rows(forest, SampleOptions(retries=Retries.EXTENDED))) == {"c": "1 [2] [3] 4 [6]"}
-
-
 def test_the_newest_retry_is_one_that_stays() -> None:
     """Neither an empty call nor a turn that is left out pushes a good one aside."""
     cut = call("c", [1, 2, 3, 4], [6], truncated=True)

@@ -8,7 +8,6 @@ import pytest
 
 from tests.core.samples.calls import call
 from tito_core.samples.forest import Forest
-from tito_core.samples.node import NO_CANDIDATES, EdgeKind, Node
 
 
 @pytest.mark.parametrize(
@@ -40,13 +39,3 @@ def test_thousands_of_equal_calls_share_their_rivals() -> None:
     assert forest["c1000"].parent == "1000"
     assert forest["c1000"].rivals is forest["c0001"].rivals
     assert len(forest["c1000"].rivals) == 2_000
-
-
-def test_without_candidates_there_is_no_choice() -> None:
-    assert NO_CANDIDATES.choose(call("a", [1], [2])) is None
-    assert NO_CANDIDATES.names == ()
-
-
-def test_a_call_alone_is_unrelated() -> None:
-    node = Node(call=call("x", [1], [2]))
-    assert (node.kind, node.parent, node.of, node.rivals) == (EdgeKind.UNRELATED, None, None, ())

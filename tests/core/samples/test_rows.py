@@ -8,13 +8,12 @@ import attrs
 import pytest
 
 from tests.core.samples.calls import call
-from tests.core.samples.row_sets import CHAIN, FORK, LEFT, ROOT, missing, shown
+from tests.core.samples.row_sets import CHAIN, FORK, ROOT, missing, shown
 from tito_core import InputError, Trajectory
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import (
     ConversationScope,
     Cut,
-    Owner,
     Rewards,
     RowPer,
     SampleOptions,
@@ -32,36 +31,6 @@ def test_options_of_rows_are_sample_options() -> None:
     options: Any = {"max_length": 4}
     with pytest.raises(InputError, match=r"^options is .*: give SampleOptions"):
         make_rows(FORK, options)
-
-
-@pytest.mark.parametrize(
-    ("owner", "rows"),
-    [
-        (Owner.FIRST, {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7] [8]"}),
-        (Owner.LAST, {"b": "1 2 3 4 [5]", "c": "1 [2] [3] 6 [7] [8]"}),
-        (Owner.LONGEST, {"b": "1 2 3 4 [5]", "c": "1 [2] [3] 6 [7] [8]"}),
-    ],
-)
-def test_shared_ids_train_in_one_branch(owner: Owner, rows: dict[str, str]) -> None:
-    assert shown(make_rows(FORK, SampleOptions(owner=owner))) == rows
-
-
-def test_of_equally_long_branches_the_first_owns() -> None:
-    forest = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 6], [7])])
-    row_set = make_rows(forest, SampleOptions(owner=Owner.LONGEST))
-    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
-
-
-def test_the_longest_branch_is_the_longest_before_it_is_cut() -> None:
-    row_set = make_rows(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
-    assert shown(row_set) == {"c": "1 [2] [3] 6"}
-    assert row_set.without_row == ("b",)
-
-
-def test_a_row_per_call_trains_its_completion() -> None:
-    row_set = make_rows(FORK, SampleOptions(rows=RowPer.CALL))
-    assert shown(row_set) == {"a": "1 [2] [3]", "b": "1 2 3 4 [5]", "c": "1 2 3 6 [7] [8]"}
-    assert [row.weight for row in row_set.rows] == [2 / 5, 1 / 5, 2 / 5]
 
 
 def test_what_an_unwanted_leaf_owned_moves() -> None:
@@ -103,11 +72,6 @@ def test_a_row_ends_at_the_maximum(cut: Cut, most: int, rows: dict[str, str], un
     assert row_set.without_row == (() if rows else ("c",))
 
 
-def test_a_replaced_stop_trains_in_a_row_of_its_own() -> None:
-    forest = Forest.of([ROOT, call("b", [1, 2, 9, 4], [5])])
-    assert shown(make_rows(forest)) == {"a": "1 [2] [3]", "b": "1 2 9 4 [5]"}
-
-
 OTHER = call("x", [9], [9])
 
 
@@ -131,12 +95,6 @@ def test_rewards_and_weights(options: SampleOptions, rewards: list[Any], weights
     assert {row.tree for row in row_set.rows} == {"a", "x"}
 
 
-def test_weights_count_the_ids_that_stay() -> None:
-    row_set = make_rows(FORK, SampleOptions(max_length=5, cut=Cut.INSIDE))
-    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
-    assert [row.weight for row in row_set.rows] == [3 / 4, 1 / 4]
-
-
 def test_two_rewards_are_not_one() -> None:
     forest = FORK.add(attrs.evolve(OTHER, reward=0.0))
     with pytest.raises(
@@ -148,20 +106,6 @@ def test_two_rewards_are_not_one() -> None:
     leaves = make_rows(forest, SampleOptions(rewards=Rewards.PER_LEAF))
     assert [row.reward for row in leaves.rows] == [None, None, 0.0]
     assert [row.reward for row in make_rows(FORK.add(attrs.evolve(OTHER, reward=1))).rows] == [1.0, 1.0, 1.0]
-
-
-def test_a_discounted_reward_counts_the_turns_that_were_sampled_later() -> None:
-    """The other agent's turn and the branch count, a call that sampled nothing does not."""
-    empty = call("e", [1, 2, 3, 4, 5, 8], [])
-    calls = [attrs.evolve(one, order=place) for place, one in enumerate([*FORK.calls, OTHER, empty])]
-    options = SampleOptions(rewards=Rewards.DISCOUNTED, discount=0.5, rows=RowPer.CALL)
-    per_call = {row.name: row.reward for row in make_rows(Forest.of(calls), options).rows}
-    assert per_call == {"a": 0.125, "b": 0.25, "c": 0.5, "x": 1.0}
-    leaves = make_rows(Forest.of(calls), attrs.evolve(options, rows=RowPer.LEAF)).rows
-    assert {row.name: row.reward for row in leaves} == {"b": 0.25, "c": 0.5, "x": 1.0}
-    tree = attrs.evolve(options, conversation=ConversationScope.TREE)
-    per_tree = {row.name: row.reward for row in make_rows(Forest.of(calls), tree).rows}
-    assert per_tree == {"a": 0.25, "b": 0.5, "c": 1.0, "x": None}
 
 
 def test_turns_of_equal_order_have_no_discount() -> None:

@@ -53,19 +53,6 @@ def test_a_turn_of_a_step_that_is_not_given_does_not_train() -> None:
     assert alone.logprobs == [None] * 6
 
 
-def test_a_turn_inside_another_turn_is_not_part_of_the_history() -> None:
-    """Two engines' answers to one prompt, of which one begins the other."""
-    longer = step([1, 2], [3, 4, 5], logprobs=[-7.0, -8.0, -9.0])
-    row = row_of(SECOND, [FIRST, longer])
-    assert row.logprobs == [None, None, -7.0, -8.0, -9.0, -1]
-
-
-def test_the_latest_of_two_steps_with_the_same_ids_counts() -> None:
-    again = step([1, 2], [3, 4], logprobs=[-3.0, -4.0])
-    assert row_of(SECOND, [FIRST, again]).logprobs[2] == -3.0
-    assert row_of(SECOND, [again, FIRST]).logprobs[2] == -0.5
-
-
 def test_numpy_reads_a_row_without_a_copy() -> None:
     row = row_of(SECOND, [FIRST], fill=0.0)
     ids, logprobs = np.asarray(row.input_ids), np.asarray(row.logprobs)

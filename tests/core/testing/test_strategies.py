@@ -29,8 +29,6 @@ from tito_core.testing.strategies import (
     stored_calls,
     tokenizations,
 )
-from tito_core.testing.strategies.choices import Choices
-from tito_core.testing.strategies.rollout import _sampled
 
 CHATML = toy_named("chatml")
 WITHOUT = """
@@ -189,13 +187,3 @@ def test_rollouts_are_drawn_from_toys(given: Any, error: str) -> None:
 def test_stored_calls_and_options_are_drawn(calls: Any, options: Any) -> None:
     assert calls
     assert options.rows
-
-
-def test_no_spelling_of_a_turn_has_a_stop_inside() -> None:
-    """The text's own ids have none, since a letter and the line break after it are one; others may."""
-    toy, question = toy_named("plain_text"), {"role": "user", "content": "a"}
-    chat = [question, {"role": "assistant", "content": "a\n"}, question]
-    assert not set(toy.sample(chat[:2])) & set(toy.stop_ids)
-    drawn = [_sampled(Choices(number), toy, chat, 1) for number in range(500)]
-    assert len({tuple(one.ids) for one in drawn}) > 1
-    assert not any(set(one.ids[:-1]) & set(toy.stop_ids) for one in drawn)
