@@ -48,9 +48,9 @@ class Bound:
     variables: Mapping[str, Any] = field(repr=False)
     _marker_ids: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
 
-    def __call__(self, messages: Messages, **ending: Any) -> list[int]:
+    def __call__(self, messages: Messages, *, add_generation_prompt: bool, **ending: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
-        return self.family.encode(self.text(messages, **ending))
+        return self.family.encode(self.text(messages, add_generation_prompt=add_generation_prompt, **ending))
 
     def rendered(
         self, messages: Messages, since: str | None, *, add_generation_prompt: bool, ids: bool

@@ -150,10 +150,12 @@ class GuardedBound(Bound):
 
     guard: SpecialTokenGuard = attrs.field(kw_only=True)
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def __call__(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool, **ending: Any
+    ) -> list[int]:
         """Return the ids of messages; raises `TemplateRefused` where the template rejects them."""
-        hidden = self.guard.hidden(messages)
-        return self.guard.shown(super().__call__(hidden, add_generation_prompt=add_generation_prompt))
+        hidden, speaking = self.guard.hidden(messages), add_generation_prompt
+        return self.guard.shown(super().__call__(hidden, add_generation_prompt=speaking, **ending))
 
     def rendered(self, messages: Sequence[Message], since: str | None, **options: bool) -> Rendered:
         """Return the text with stand-ins, and its ids as `tito_core.Renderer` does."""

@@ -18,7 +18,7 @@ from tests.io.embedded.embedded_client import WEATHER
 from tito_io.embedded import MODEL, TIDY, FaultRates, app
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.gateway import Gateway, build_gateway
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 from .sdk_gateway import ASK, ASKED, FUNCTION, answered, session
 

@@ -181,7 +181,7 @@ def test_tools_are_schemas(tokenizer: Any) -> None:
         return city
 
     with pytest.raises(InputError, match=r"tools\[0\]: give a JSON object, not function; .*get_json_schema"):
-        Family.of(tokenizer).tokenize_fn(tools=[look])  # type: ignore[list-item]  # what transformers takes
+        Family.of(tokenizer).tokenize_fn(tools=[look])  # what transformers takes
 
 
 @pytest.mark.parametrize(
