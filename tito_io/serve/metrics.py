@@ -40,6 +40,7 @@ import re
 import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -57,6 +58,15 @@ MOST_WORKERS = 256
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
+def _metric(kind: type, meaning: str, *labels: str, **options: Any) -> Any:
+    """Return what makes a metric, once its name and registry are known."""
+    return partial(kind, documentation=meaning, labelnames=labels, namespace="tito", **options)
+
+
+counter, gauge = partial(_metric, Counter), partial(_metric, Gauge)
+seconds = partial(_metric, Histogram, buckets=BUCKETS)
+
+
 class Metrics:
     """The metrics of one gateway; each attribute is named like its metric.
 
@@ -64,76 +74,55 @@ class Metrics:
         registry: Holds all of them; each gateway has its own.
     """
 
+    turns: Counter = counter("Turns that were sampled", "route", "dialect")
+    refusals: Counter = counter(
+        "Turns whose prompt was sent as messages although the session had a step", "reason"
+    )
+    constrained_turns: Counter = counter(
+        "Turns that were sampled under a constraint, by each of its kinds", "kind"
+    )
+    notices: Counter = counter(
+        "Turns with a notice, such as media-left-out, or other-text: text and ids differ", "name"
+    )
+    committed: Counter = counter("Turns that were committed")
+    unreceived: Counter = counter("Turns that were sampled but that no client received")
+    uncommitted: Counter = counter(
+        "Turns that were answered, but not committed: their session was deleted meanwhile"
+    )
+    recovered: Counter = counter("Stored turns that were handed out again, to a request that was repeated")
+    declined: Counter = counter("Requests that were answered with an error", "status", "kind")
+    ignored: Counter = counter(
+        "Requests with a field or a tool that was accepted without effect", "dialect", "name"
+    )
+    forgiven: Counter = counter("Differences between prompts and stored history that were ignored", "name")
+    spelled_specials: Counter = counter("Special tokens spelled out by users or tools, and read as text")
+    prompt_ids: Counter = counter("Prompt ids; source is reused (an earlier turn had them) or new", "source")
+    sampled_ids: Counter = counter("Completion ids")
+    expected_ids: Counter = counter("Reused prompt ids of turns whose engine reports its prefix cache")
+    cached_ids: Counter = counter("Of tito_expected_ids_total, the ids that the engine had cached")
+    worker_expected_ids: Counter = counter("The same of turns whose worker a router names", "worker")
+    worker_cached_ids: Counter = counter("Of those, the ids that the worker had cached", "worker")
+    drift_ids: Counter = counter(
+        "Prompt ids that a fresh rendering would change, counted when a page shows them"
+    )
+    fast_tokenizer: Gauge = gauge("1 while fastokens encodes in place of tokenizers, 0 otherwise")
+    fast_differences: Counter = counter("Texts of which fastokens gave other ids; the first one ends its use")
+    sessions: Gauge = gauge("Sessions in the store, as far as this gateway knows")
+    sessions_loaded: Gauge = gauge("Sessions in memory")
+    turns_waiting: Gauge = gauge("Turns that wait for a free place at the engine")
+    turns_running: Gauge = gauge("Turns that wait or are sampled now")
+    turn_wait_seconds: Histogram = seconds(
+        "Histogram of seconds until a turn, first or later, has its place", "turn"
+    )
+    turn_seconds: Histogram = seconds("Histogram of seconds from request to whole reply")
+
     def __init__(self) -> None:
         """Begin at zero."""
         self.registry = CollectorRegistry()
-        counter = partial(Counter, namespace="tito", registry=self.registry)
-        gauge = partial(Gauge, namespace="tito", registry=self.registry)
-        seconds = partial(Histogram, namespace="tito", registry=self.registry, buckets=BUCKETS)
-        self.turns = counter("turns", "Turns that were sampled", ["route", "dialect"])
-        self.refusals = counter(
-            "refusals", "Turns whose prompt was sent as messages although the session had a step", ["reason"]
-        )
-        self.constrained_turns = counter(
-            "constrained_turns", "Turns that were sampled under a constraint, by each of its kinds", ["kind"]
-        )
-        self.notices = counter(
-            "notices",
-            "Turns with a notice, such as media-left-out, or other-text: text and ids differ",
-            ["name"],
-        )
-        self.committed = counter("committed", "Turns that were committed")
-        self.unreceived = counter("unreceived", "Turns that were sampled but that no client received")
-        self.uncommitted = counter(
-            "uncommitted", "Turns that were answered, but not committed: their session was deleted meanwhile"
-        )
-        self.recovered = counter(
-            "recovered", "Stored turns that were handed out again, to a request that was repeated"
-        )
-        self.declined = counter("declined", "Requests that were answered with an error", ["status", "kind"])
-        self.ignored = counter(
-            "ignored", "Requests with a field or a tool that was accepted without effect", ["dialect", "name"]
-        )
-        self.forgiven = counter(
-            "forgiven", "Differences between prompts and stored history that were ignored", ["name"]
-        )
-        self.spelled_specials = counter(
-            "spelled_specials", "Special tokens spelled out by users or tools, and read as text"
-        )
-        self.prompt_ids = counter(
-            "prompt_ids", "Prompt ids; source is reused (an earlier turn had them) or new", ["source"]
-        )
-        self.sampled_ids = counter("sampled_ids", "Completion ids")
-        self.expected_ids = counter(
-            "expected_ids", "Reused prompt ids of turns whose engine reports its prefix cache"
-        )
-        self.cached_ids = counter(
-            "cached_ids", "Of tito_expected_ids_total, the ids that the engine had cached"
-        )
-        self.worker_expected_ids = counter(
-            "worker_expected_ids", "The same of turns whose worker a router names", ["worker"]
-        )
-        self.worker_cached_ids = counter(
-            "worker_cached_ids", "Of those, the ids that the worker had cached", ["worker"]
-        )
         self._workers: set[str] = set()
-        self.drift_ids = counter(
-            "drift_ids", "Prompt ids that a fresh rendering would change, counted when a page shows them"
-        )
-        self.fast_tokenizer = gauge(
-            "fast_tokenizer", "1 while fastokens encodes in place of tokenizers, 0 otherwise"
-        )
-        self.fast_differences = counter(
-            "fast_differences", "Texts of which fastokens gave other ids; the first one ends its use"
-        )
-        self.sessions = gauge("sessions", "Sessions in the store, as far as this gateway knows")
-        self.sessions_loaded = gauge("sessions_loaded", "Sessions in memory")
-        self.turns_waiting = gauge("turns_waiting", "Turns that wait for a free place at the engine")
-        self.turns_running = gauge("turns_running", "Turns that wait or are sampled now")
-        self.turn_wait_seconds = seconds(
-            "turn_wait_seconds", "Histogram of seconds until a turn, first or later, has its place", ["turn"]
-        )
-        self.turn_seconds = seconds("turn_seconds", "Histogram of seconds from request to whole reply")
+        for name, make in vars(type(self)).items():
+            if isinstance(make, partial):
+                setattr(self, name, make(name, registry=self.registry))
 
     def count_wait(self, *, later: bool, begun: float) -> None:
         """Count the seconds since `begun`, in which a session's first turn, or a later one, waited."""
