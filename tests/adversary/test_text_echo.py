@@ -10,7 +10,7 @@ from tests.io.serve.gateway import HELLO
 from tests.io.serve.test_prompt import KEY, base, commit
 from tito_core import Trajectory
 from tito_io.serve.client_noise import NoiseFilter
-from tito_io.serve.prompt import match_prompt, read_prompt
+from tito_io.serve.prompt import PromptMatcher, read_prompt
 from tito_io.serve.text_echo import CALLING, undone
 
 
@@ -31,5 +31,5 @@ def test_a_history_with_an_echo_after_a_turn_that_was_sampled_with_the_stop_of_t
     made = [commit("r0", HELLO, plan), commit("r1", [*HELLO, plan, user], code)]
     steps = Trajectory(one.step for one in made)
     prompt = read_prompt(NoiseFilter(), [*HELLO, plan, user, echo, user], [], None)
-    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset(), ["</code>"])
+    found = PromptMatcher(steps, {one.name: one for one in made}, KEY, frozenset(), ["</code>"]).match(prompt)
     assert base(found.messages) is steps[1].messages

@@ -111,107 +111,108 @@ def _begins(received: Sequence[Message], older: SessionPrompt) -> bool:
     return older.only_texts and len(received) > size and tuple(received[:size]) == older.received
 
 
-def match_prompt(
-    prompt: SessionPrompt,
-    steps: Trajectory,
-    commits: Mapping[str, Commit],
-    key: str,
-    forgive: frozenset[Forgiveness],
-    stops: Sequence[str] | None = None,
-) -> MatchedPrompt:
-    """Find a prompt's history in the session, and put the session's own messages in its place.
+@attrs.frozen
+class PromptMatcher:
+    """Finds prompts' histories in a session, and puts the session's own messages in their place.
 
     The kernel then recognizes the history by identity, and compares nothing again. A turn that is not found
-    as it came is looked for as text, by the `stops` of the request, unless those are None, and under other
-    ids of tool calls.
+    as it came is looked for as text, by the `stops` of the request, and under other ids of tool calls.
+
+    Attributes:
+        steps: The session's steps.
+        commits: Its turns by name.
+        key: What the prompts are rendered with.
+        forgive: Differences that are ignored.
+        stops: The stop strings of the request; None to look for no turn as text.
     """
-    matched = _answered(prompt, commits, key, forgive - {Forgiveness.RENAMED_TOOL_IDS}, stops)
-    if matched is not None:
-        return matched
-    turns = [place for place, message in enumerate(prompt.messages) if _is_assistant(message)]
-    known, forgiven = Messages.of(()), tuple[str, ...]()
 
-    def found() -> int:
-        return known.length
+    steps: Trajectory
+    commits: Mapping[str, Commit]
+    key: str
+    forgive: frozenset[Forgiveness]
+    stops: Sequence[str] | None = None
 
-    for messages, names, optional in _readings(prompt.messages, forgive, stops, found):
-        located = find(steps, messages, optional, key)
-        if not isinstance(located, Refusal) and located.step.messages.length > known.length:
-            known = located.step.messages
-            forgiven = tuple(sorted({*names, *_names(located.forgiven)}))
-        if not turns or known.length > turns[-1]:
-            break
-    if not known:
-        return MatchedPrompt(prompt.messages)
-    new = prompt.messages
-    if Forgiveness.RENAMED_TOOL_IDS.name in forgiven:
-        new = list(restore_tool_ids(known, new))  # new results must name the calls as the session does
-    return MatchedPrompt(known.then(new[known.length :]), forgiven)
+    @property
+    def _optional(self) -> frozenset[Forgiveness]:
+        """What can be ignored without comparing each message, as is needed under other ids of tool calls."""
+        return self.forgive - {Forgiveness.RENAMED_TOOL_IDS}
 
+    def match(self, prompt: SessionPrompt) -> MatchedPrompt:
+        """Return a prompt with what is known of its history."""
+        matched = self._answered(prompt)
+        if matched is not None:
+            return matched
+        turns = [place for place, message in enumerate(prompt.messages) if _is_assistant(message)]
+        known, forgiven = Messages.of(()), tuple[str, ...]()
 
-def _readings(
-    messages: Sequence[Message],
-    forgive: frozenset[Forgiveness],
-    stops: Sequence[str] | None,
-    found: Callable[[], int],
-) -> Iterator[tuple[Sequence[Message], tuple[str, ...], frozenset[Forgiveness]]]:
-    """Yield the ways to read a history, the cheapest first: messages, their receipts, and what to forgive.
+        def found() -> int:
+            return known.length
 
-    What was `found` as it came, a number of messages, stays so: a turn may end with a stop string that only
-    a later request has. Under other ids of tool calls each message has to be compared.
-    """
-    optional = forgive - {Forgiveness.RENAMED_TOOL_IDS}
-    yield messages, (), optional
-    same = messages[: found()]
-    later = messages[len(same) :]
-    echoed = [*same, *(later if stops is None else (undone(one, stops) for one in later))]
-    if any(map(operator.is_not, echoed, messages)):
-        yield echoed, (TEXT_ECHO,), optional
-    if optional != forgive:
-        yield messages, (), forgive
+        for messages, names, optional in self._readings(prompt.messages, found):
+            located = find(self.steps, messages, optional, self.key)
+            if not isinstance(located, Refusal) and located.step.messages.length > known.length:
+                known = located.step.messages
+                forgiven = tuple(sorted({*names, *_names(located.forgiven)}))
+            if not turns or known.length > turns[-1]:
+                break
+        if not known:
+            return MatchedPrompt(prompt.messages)
+        new = prompt.messages
+        if Forgiveness.RENAMED_TOOL_IDS.name in forgiven:
+            new = list(restore_tool_ids(known, new))  # new results must name the calls as the session does
+        return MatchedPrompt(known.then(new[known.length :]), forgiven)
 
+    def _readings(
+        self, messages: Sequence[Message], found: Callable[[], int]
+    ) -> Iterator[tuple[Sequence[Message], tuple[str, ...], frozenset[Forgiveness]]]:
+        """Yield the ways to read a history, the cheapest first: messages, receipts, and what to forgive.
 
-def _answered(
-    prompt: SessionPrompt,
-    commits: Mapping[str, Commit],
-    key: str,
-    forgive: frozenset[Forgiveness],
-    stops: Sequence[str] | None,
-) -> MatchedPrompt | None:
-    """Match a prompt that repeats the previous one and its answer; None for any other.
+        What was `found` as it came, a number of messages, stays so: a turn may end with a stop string that
+        only a later request has.
+        """
+        yield messages, (), self._optional
+        same = messages[: found()]
+        later = messages[len(same) :]
+        echoed = [*same, *map(self._undone, later)]
+        if any(map(operator.is_not, echoed, messages)):
+            yield echoed, (TEXT_ECHO,), self._optional
+        if self._optional != self.forgive:
+            yield messages, (), self.forgive
 
-    With a second assistant message among the new ones, a longer turn may match; and to undo renamings of
-    tool ids, every message must be compared.
-    """
-    previous, new = prompt.previous, prompt.new
-    commit = None if previous is None else commits.get(previous.commit)
-    simple = len(new) > 1 and sum(map(_is_assistant, new)) == 1
-    if previous is None or commit is None or not simple:
-        return None
-    if Forgiveness.RENAMED_TOOL_IDS.name in previous.forgiven:
-        return None
-    names = _same_turn(commit.step.completion[0], new[0], forgive, stops) if commit.step.key == key else None
-    if names is None or (names and not _alone(commit, commits)):
-        return None
-    return MatchedPrompt(commit.step.messages.then(new[1:]), tuple(sorted({*previous.forgiven, *names})))
+    def _undone(self, message: Message) -> Message:
+        return message if self.stops is None else undone(message, self.stops)
 
+    def _answered(self, prompt: SessionPrompt) -> MatchedPrompt | None:
+        """Match a prompt that repeats the previous one and its answer; None for any other.
 
-def _alone(commit: Commit, commits: Mapping[str, Commit]) -> bool:
-    """Return whether no other turn is as long: the client might repeat that one, with fewer differences."""
-    length = commit.step.messages.length
-    return sum(one.step.messages.length == length for one in commits.values()) == 1
+        With a second assistant message among the new ones, a longer turn may match; and to undo renamings of
+        tool ids, every message must be compared.
+        """
+        previous, new = prompt.previous, prompt.new
+        commit = None if previous is None else self.commits.get(previous.commit)
+        simple = len(new) > 1 and sum(map(_is_assistant, new)) == 1
+        if previous is None or commit is None or not simple or commit.step.key != self.key:
+            return None
+        if Forgiveness.RENAMED_TOOL_IDS.name in previous.forgiven:
+            return None
+        names = self._same_turn(commit.step.completion[0], new[0])
+        if names is None or (names and not self._alone(commit)):
+            return None
+        return MatchedPrompt(commit.step.messages.then(new[1:]), tuple(sorted({*previous.forgiven, *names})))
 
+    def _alone(self, commit: Commit) -> bool:
+        """Return whether no other turn is as long: a client might repeat that one, with fewer differences."""
+        length = commit.step.messages.length
+        return sum(one.step.messages.length == length for one in self.commits.values()) == 1
 
-def _same_turn(
-    ours: Message, theirs: Message, forgive: frozenset[Forgiveness], stops: Sequence[str] | None
-) -> tuple[str, ...] | None:
-    """Return what was forgiven to recognize a turn, as it came or as text; None where it is another."""
-    forgiven = same(ours, theirs, forgive)
-    if forgiven is not None:
-        return _names(forgiven)
-    echoed = theirs if stops is None else undone(theirs, stops)
-    forgiven = None if echoed is theirs else same(ours, echoed, forgive)
-    return None if forgiven is None else (TEXT_ECHO, *_names(forgiven))
+    def _same_turn(self, ours: Message, theirs: Message) -> tuple[str, ...] | None:
+        """Return what was forgiven to recognize a turn, as it came or as text; None where it is another."""
+        forgiven = same(ours, theirs, self._optional)
+        if forgiven is not None:
+            return _names(forgiven)
+        echoed = self._undone(theirs)
+        forgiven = None if echoed is theirs else same(ours, echoed, self._optional)
+        return None if forgiven is None else (TEXT_ECHO, *_names(forgiven))
 
 
 def _names(forgiven: frozenset[Forgiveness]) -> tuple[str, ...]:

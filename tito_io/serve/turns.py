@@ -33,7 +33,7 @@ from .fetch import ImageFetcher
 from .media import NO_MEDIA, NamedMedia, media_parts, named_media
 from .metrics import Metrics
 from .places import Places
-from .prompt import AnsweredPrompt, MatchedPrompt, SessionPrompt, match_prompt, read_prompt
+from .prompt import AnsweredPrompt, MatchedPrompt, PromptMatcher, SessionPrompt, read_prompt
 from .refusals import GatewayLimits, RequestRefused, limit_reached
 from .resume import continue_turn
 from .session import Session
@@ -262,7 +262,8 @@ class TurnTaker:
         """Return a prompt with the session's own messages in the place of its history."""
         stops = asked.args.sampling.stop if NoiseRule.TEXT_ECHO in self.noise.rules else None
         forgive, key = self.sampler.policy.forgive, asked.rendering.key
-        return match_prompt(asked.prompt, session.trajectory, session.commits, key, forgive, stops)
+        matcher = PromptMatcher(session.trajectory, session.commits, key, forgive, stops)
+        return matcher.match(asked.prompt)
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
         """Return the ids of a prompt, rendered afresh; those of images are known to the engine alone."""

@@ -18,7 +18,7 @@ from tito_core.samples import StoredCall
 from tito_io.serve.client_noise import NoiseFilter
 from tito_io.serve.commit import Commit, TurnOrigin
 from tito_io.serve.gateway import GatewayOptions
-from tito_io.serve.prompt import AnsweredPrompt, match_prompt, read_prompt
+from tito_io.serve.prompt import AnsweredPrompt, PromptMatcher, read_prompt
 
 KEY = "[[],{}]"
 ORIGIN = TurnOrigin(dialect="chat", route="TITO", requested=0.0)
@@ -79,7 +79,7 @@ def test_a_prompt_is_read_the_same_with_and_without_the_one_before(data: st.Data
     kept = {name: attrs.evolve(one, call=attrs.evolve(one.call, step=step))
             for (name, one), step in zip(commits.items(), steps, strict=True)}  # fmt: skip
     stops = data.draw(st.sampled_from([(), ("|",)]))
-    one, other = (match_prompt(prompt, steps, kept, KEY, forgive, stops) for prompt in (quick, slow))
+    one, other = (PromptMatcher(steps, kept, KEY, forgive, stops).match(prompt) for prompt in (quick, slow))
     assert list(one.messages) == list(other.messages)
     assert base(one.messages) is base(other.messages)
 
@@ -146,7 +146,7 @@ def test_a_longer_turn_is_met_although_a_shorter_one_was_the_last() -> None:
     heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "r2", ())
     prompt = read_prompt(NoiseFilter(), [*second, b, user("three")], [], heard)
     assert prompt.previous is not None
-    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    found = PromptMatcher(steps, {one.name: one for one in made}, KEY, frozenset()).match(prompt)
     assert base(found.messages) is steps[1].messages
 
 
@@ -156,7 +156,7 @@ def test_a_turn_that_was_rendered_otherwise_is_not_met_where_another_was_rendere
     steps = Trajectory(one.step for one in made)
     heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "r1", ())
     prompt = read_prompt(NoiseFilter(), [*HELLO, a, user()], [], heard)
-    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset())
+    found = PromptMatcher(steps, {one.name: one for one in made}, KEY, frozenset()).match(prompt)
     assert base(found.messages) is steps[0].messages
 
 
@@ -164,7 +164,7 @@ def test_an_answer_that_was_taken_back_is_not_continued() -> None:
     said = [*HELLO, {"role": "assistant", "content": "a"}, user()]
     heard = AnsweredPrompt(read_prompt(NoiseFilter(), HELLO, [], None), "gone", ())
     prompt = read_prompt(NoiseFilter(), said, [], heard)
-    assert match_prompt(prompt, Trajectory(), {}, KEY, frozenset()).messages == said
+    assert PromptMatcher(Trajectory(), {}, KEY, frozenset()).match(prompt).messages == said
 
 
 def calling(name: str) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_a_renaming_is_followed_through_the_whole_history() -> None:
     for name, fits in (("theirs", True), ("another", False)):
         prompt = read_prompt(NoiseFilter(), [*said, calling(name), user()], [], heard)
         assert prompt.previous is not None
-        found = match_prompt(prompt, steps, {"r0": one}, KEY, renamed)
+        found = PromptMatcher(steps, {"r0": one}, KEY, renamed).match(prompt)
         assert (base(found.messages) is not None) is fits
 
 
@@ -193,7 +193,7 @@ def test_results_name_the_calls_as_the_session_has_them() -> None:
     steps = Trajectory([one.step])
     theirs = {"role": "tool", "content": "x", "tool_call_id": "theirs"}
     prompt = read_prompt(NoiseFilter(), [*HELLO, calling("theirs"), theirs], [], None)
-    found = match_prompt(prompt, steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,)))
+    found = PromptMatcher(steps, {"r0": one}, KEY, frozenset((Forgiveness.RENAMED_TOOL_IDS,))).match(prompt)
     assert base(found.messages) is steps[0].messages
     assert list(found.messages)[-1] == {**theirs, "tool_call_id": "ours"}
     assert found.forgiven == ("RENAMED_TOOL_IDS",)
@@ -206,7 +206,7 @@ def test_an_echo_behind_another_turn_is_looked_for() -> None:
     steps = Trajectory(one.step for one in made)
     said = [*HELLO, first, {**second, "content": "b|"}, user()]
     prompt = read_prompt(NoiseFilter(), said, [], None)
-    found = match_prompt(prompt, steps, {one.name: one for one in made}, KEY, frozenset(), ("|",))
+    found = PromptMatcher(steps, {one.name: one for one in made}, KEY, frozenset(), ("|",)).match(prompt)
     assert (base(found.messages) is steps[1].messages, found.forgiven) == (True, ("TEXT_ECHO",))
 
 
@@ -217,5 +217,5 @@ def test_only_what_helped_to_find_a_history_counts_as_ignored() -> None:
     steps = Trajectory([first.step])
     prompt = read_prompt(NoiseFilter(), [*HELLO, said, user(), other, user()], [], None)
     for forgive in (frozenset[Forgiveness](), OPTIONAL):
-        found = match_prompt(prompt, steps, {"a": first}, KEY, forgive, ())
+        found = PromptMatcher(steps, {"a": first}, KEY, forgive, ()).match(prompt)
         assert (len(base(found.messages)), found.forgiven) == (2, ())
