@@ -146,10 +146,10 @@ class TurnSampler:
         earlier = steps[-1] if steps else None
         stitched = None
         if earlier is not None and not self.engine.keeps_ids:
-            stitched = await self._stitch(steps, prompt, rendering, known)
+            stitched = await self._stitch(steps, request, known)
         refusal = stitched if isinstance(stitched, Refusal) else None
         if self._shows_images(prompt):
-            found = await self._turn_with_images(Messages.of(prompt), stitched, request, known)
+            found = await self._turn_with_images(stitched, request, known)
             if isinstance(found, ClientTurn):
                 return found
             check_answers(self.engine, found)
@@ -203,16 +203,13 @@ class TurnSampler:
         return prompt.multimodal if isinstance(prompt, Messages) else is_multimodal(prompt)
 
     async def _turn_with_images(
-        self,
-        prompt: Messages,
-        stitched: Stitched | Refusal | None,
-        request: SampleRequest,
-        known: KnownRendering,
+        self, stitched: Stitched | Refusal | None, request: SampleRequest, known: KnownRendering
     ) -> ClientTurn | Refusal:
         """Sample a turn with images by ids; return why not, if nothing was sampled.
 
         A prompt that continues no step is rendered whole, so that it has the range of each image too.
         """
+        prompt = Messages.of(request.messages or ())
         new = stitched.environment if isinstance(stitched, Stitched) else prompt
         self.known_media.check(new)
         refusal, ignored = unsent_settings(new)
@@ -268,13 +265,10 @@ class TurnSampler:
         return partial(self.engine.render, rendering=rendering)
 
     async def _stitch(
-        self,
-        steps: Trajectory,
-        prompt: Sequence[Message],
-        rendering: Rendering,
-        known: KnownRendering,
+        self, steps: Trajectory, request: SampleRequest, known: KnownRendering
     ) -> Stitched | Refusal:
         """Return the prompt's ids, continued from an earlier step, or why it cannot be continued."""
+        prompt, rendering = request.messages or (), request.rendered_with
         located = locate(steps, prompt, policy=self.policy, key=rendering.key, media=self._placeholders)
         if isinstance(located, Refusal):
             return located
