@@ -163,7 +163,7 @@ class TurnSampler:
         kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
         return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal)
 
-    async def after(
+    async def sample_after(
         self, prompt: P, messages: Sequence[Message], request: SampleRequest
     ) -> tuple[P, Reply] | Refusal:
         """Sample a turn after the ids of a prompt, with its images, which are in `messages`, beside them.
@@ -223,7 +223,7 @@ class TurnSampler:
         if isinstance(found, Refusal):
             return found
         self.known_media.learn(new)
-        sampled = await self.after(found, prompt, request)
+        sampled = await self.sample_after(found, prompt, request)
         if isinstance(sampled, Refusal):
             return sampled
         seen, reply = sampled

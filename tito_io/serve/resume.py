@@ -52,7 +52,7 @@ async def continue_turn(sampler: TurnSampler, session: Session, asked: SampleReq
         raise _refused("a turn that is continued cannot be constrained")
     if len(step.media) != step.messages.media:
         raise _refused("the last message follows images that went by messages")
-    sampled = await sampler.after(without_stop(step), step.messages, asked)
+    sampled = await sampler.sample_after(without_stop(step), step.messages, asked)
     if isinstance(sampled, Refusal):
         raise _refused(sampled.detail)
     prompt, reply = sampled

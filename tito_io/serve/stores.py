@@ -32,7 +32,7 @@ class MemoryStore(SqliteStore):
     clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
-        self._owner = self._db  # nobody else can open it
+        self._owner = self._db  # no other process can open it
         weakref.finalize(self, self._db.close)
 
 
