@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -27,6 +27,8 @@ from tito_io.engines.protocol import (
 )
 
 P = TypeVar("P", bound=NextPrompt)
+Beside: TypeAlias = tuple[list[int], list[PromptMedium]]
+"""The ids that are sent of a prompt, and the images that are sent beside them."""
 
 DETAIL = "detail"
 """OpenAI's setting of an image. Engines that expand images beside ids have no such setting."""
@@ -104,7 +106,7 @@ class KnownMedia:
         while self._size > self.most and len(self._urls) > 1:
             self._size -= len(self._urls.pop(next(iter(self._urls))))
 
-    def beside(self, prompt: NextPrompt, messages: Sequence[Message]) -> tuple[list[int], list[PromptMedium]]:
+    def beside(self, prompt: NextPrompt, messages: Sequence[Message]) -> Beside:
         """Return the ids to send of a prompt, and its images with their bytes.
 
         Args:
@@ -203,10 +205,7 @@ def unsent_settings(messages: Iterable[Message]) -> tuple[Refusal | None, bool]:
 
 
 async def sampled_with_media(
-    engine: Engine,
-    prompt: P,
-    beside: tuple[list[int], list[PromptMedium]],
-    request: SampleRequest,
+    engine: Engine, prompt: P, beside: Beside, request: SampleRequest
 ) -> tuple[P, Reply] | Refusal:
     """Sample a turn after a prompt with images; return the prompt as the engine saw it, and the reply.
 
@@ -230,7 +229,7 @@ async def sampled_with_media(
         raise invalid from error
 
 
-def _as_seen(prompt: P, beside: tuple[list[int], list[PromptMedium]], reply: Reply) -> P:
+def _as_seen(prompt: P, beside: Beside, reply: Reply) -> P:
     """Return a prompt whose new images have the ids beside them that the engine merged with their own."""
     ids, media = beside
     if reply.media_ranges is None:
