@@ -64,13 +64,9 @@ def _schema(response_format: object) -> Mapping[str, Any] | None:
     if kind == "json_object":
         return ANY_OBJECT
     named = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
-    if (
-        kind != "json_schema"
-        or not isinstance(named, Mapping)
-        or not isinstance(named.get("schema"), Mapping)
-    ):
+    schema: Any = named.get("schema") if isinstance(named, Mapping) else None
+    if kind != "json_schema" or not isinstance(schema, Mapping):
         raise InputError(f"sampling: response_format is {response_format!r:.60}; {FORMATS}")
-    schema: Mapping[str, Any] = named["schema"]
     fault = schema_fault(schema, "response_format.json_schema.schema")
     if fault is not None:
         raise InputError(f"sampling: {fault.path} {fault.why}; give a JSON schema")

@@ -218,16 +218,11 @@ async def _turn(gateway: Gateway, request: Request, dialect: Dialect) -> Respons
     return response
 
 
-async def _generate(gateway: Gateway, request: Request) -> Response:
+async def _generate(gateway: Gateway, request: Request, *, streaming: bool = False) -> Response:
     """Answer on one of Google's routes, whose path names the model and whether the answer is streamed."""
-    return await _turn(gateway, request, _google(gateway, request))
-
-
-async def _generate_stream(gateway: Gateway, request: Request) -> Response:
-    """Answer with a stream; only the one of server-sent events is known here."""
-    if request.query_params.get("alt") != "sse":
+    if streaming and request.query_params.get("alt") != "sse":  # the only stream that is known here
         raise bad_request("alt is not sse: add ?alt=sse, so that the stream has server-sent events", "alt")
-    return await _turn(gateway, request, attrs.evolve(_google(gateway, request), streaming=True))
+    return await _turn(gateway, request, attrs.evolve(_google(gateway, request), streaming=streaming))
 
 
 def _google(gateway: Gateway, request: Request) -> Google:
@@ -430,7 +425,7 @@ async def _forward(gateway: Gateway, request: Request) -> Response:
 
 GOOGLE: Mapping[str, Endpoint] = {
     "generateContent": _generate,
-    "streamGenerateContent": _generate_stream,
+    "streamGenerateContent": partial(_generate, streaming=True),
     "countTokens": _count_google,
 }
 """What Google's API can do with a model; the path names it after the model."""
