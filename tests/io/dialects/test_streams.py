@@ -38,6 +38,7 @@ from .dialect_turns import (
     STAMP,
     TOOL,
     Sampled,
+    Token,
     answer,
     apart,
     events,
@@ -257,28 +258,52 @@ def shown(dialect: Dialect, raw: bytes) -> list[str]:
 
 
 def contents(
-    dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading | None = None
+    dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading
 ) -> list[list[str]]:
     """Return the content in the events of each delta."""
-    stream = dialect.stream(
-        asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading or StreamReading())
-    )
+    stream = dialect.stream(asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading))
     stream.start()
     return [shown(dialect, stream.delta(delta)) for delta in deltas]
 
 
-@pytest.mark.parametrize("tools", [False, True])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_plain_content_is_told_as_it_comes(dialect: Dialect, *, tools: bool) -> None:
-    deltas = [Delta(ids=(9,), text=text) for text in ("It", " is", " <b>", " so")]
-    assert contents(dialect, deltas, tools=tools) == [["It"], [" is"], [" <b>"], [" so"]]
+def each(tokens: list[Token]) -> list[Delta]:
+    """Return a delta for each id."""
+    return list(together(tokens, [1] * 90))
 
 
+PLAIN = [Delta(ids=(9,), text=text) for text in ("It", " is", " <b>", " so")]
+THOUGHTFUL = [*token(THINK), *spelled("hm\n"), *token(THOUGHT), *spelled("\n\nSo")]
+OPENED = [*spelled("hm"), *token(THOUGHT), *spelled("So")]
+LATE_CALL = [*spelled("So:\n"), *CALLING]
+COMMENTARY = spelled(" to=functions.f<|channel|>commentary<|message|>{}")
+FINAL = spelled("<|channel|>final<|message|>x")
+SPELLED = [*spelled(f"a {THOUGHT} b"), *token(THOUGHT), *spelled("So")]
+CERTAIN: dict[str, tuple[list[Delta], bool, bool, list[str] | str]] = {
+    "plain": (PLAIN, False, False, ["It", " is", " <b>", " so"]),
+    "plain beside tools": (PLAIN, True, False, ["It", " is", " <b>", " so"]),
+    "behind a thought": (each(THOUGHTFUL), True, False, [*[""] * 7, "S", "o"]),
+    "behind a thought that the prompt opened": (each(OPENED), False, True, ["", "", "", "S", "o"]),
+    "before a call": (each(LATE_CALL), True, False, ["S", "o", ":"]),
+    "a call's markup without tools": (each(LATE_CALL), False, False, f"So:\n{CALL}{GOOD_CALL}{CALLED}"),
+    "harmony's header of a call": (each(COMMENTARY), False, False, ""),
+    "harmony's header of an answer": (each(FINAL), False, False, ""),
+    "letters that spell a tag": (each(SPELLED), False, True, ""),
+}
+"""Deltas, whether there are tools, whether the prompt left a thought open, and the content that is certain.
+
+That is a list with what becomes certain with each delta, or one text of all of them."""
+
+
+@pytest.mark.parametrize("name", CERTAIN)
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
-    tokens = [*token(THINK), *spelled("hm\n"), *token(THOUGHT), *spelled("\n\nSo")]
-    found = contents(dialect, list(together(tokens, [1] * 40)), tools=True)
-    assert found == [[], [], [], [], [], [], [], ["S"], ["o"]]
+def test_content_is_told_as_soon_as_it_is_certain(dialect: Dialect, name: str) -> None:
+    deltas, tools, thinking, certain = CERTAIN[name]
+    found = contents(dialect, deltas, tools=tools, reading=StreamReading(thinking=thinking))
+    texts = list(map("".join, found))
+    if isinstance(certain, str):
+        assert "".join(texts) == certain
+    else:
+        assert texts == certain + [""] * (len(texts) - len(certain))
 
 
 @pytest.mark.parametrize(
@@ -293,8 +318,9 @@ def test_content_behind_a_thought_is_told_as_it_comes(dialect: Dialect) -> None:
         Sampled((*token(THINK), *token(THINK), *spelled("hm"), *token(THOUGHT)), thinking=False),
         Sampled((*spelled(" "), *token(THINK), *spelled("hm"), *token(THOUGHT)), thinking=True),
         Sampled((*token(THINKS[1]), *spelled("hm"), *token(THOUGHTS[1]), *spelled("So")), thinking=False),
+        Sampled(tuple(SPELLED), thinking=True),
     ],
-    ids=["own", "opened", "nothing", "call", "blank", "endless", "twice", "again", "mistral"],
+    ids=["own", "opened", "nothing", "call", "blank", "endless", "twice", "again", "mistral", "spelled"],
 )
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 def test_what_belongs_to_the_template_is_not_told(dialect: Dialect, turn: Sampled) -> None:
@@ -312,41 +338,6 @@ def test_thoughts_that_no_delta_tells_of_come_first_where_that_is_said(dialect: 
     adds_up(dialect, asking(dialect), iter(deltas), end, StreamReading(hidden_reasoning=True))
     if dialect is not CHAT:
         assert late(dialect, asking(dialect), iter(deltas), end, StreamReading())
-
-
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_a_thought_that_the_prompt_opened_is_no_content(dialect: Dialect) -> None:
-    tokens = [*spelled("hm"), *token(THOUGHT), *spelled("So")]
-    found = contents(
-        dialect, list(together(tokens, [1] * 40)), tools=False, reading=StreamReading(thinking=True)
-    )
-    assert found == [[], [], [], ["S"], ["o"]]
-
-
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_the_markup_of_a_call_is_no_content(dialect: Dialect) -> None:
-    tokens = [*spelled("So:\n"), *token(CALL), *spelled(GOOD_CALL), *token(CALLED)]
-    found = contents(dialect, list(together(tokens, [1] * 90)), tools=True)
-    assert [text for texts in found for text in texts] == ["S", "o", ":"]
-    found = contents(dialect, list(together(tokens, [1] * 90)), tools=False)
-    assert "".join(text for texts in found for text in texts) == f"So:\n{CALL}{GOOD_CALL}{CALLED}"
-
-
-@pytest.mark.parametrize(
-    "text", [" to=functions.f<|channel|>commentary<|message|>{}", "<|channel|>final<|message|>x"]
-)
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_harmony_s_headers_are_no_content(dialect: Dialect, text: str) -> None:
-    found = contents(dialect, list(together(spelled(text), [1] * 90)), tools=False)
-    assert not any(found)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_letters_that_spell_a_tag_end_no_thought(dialect: Dialect) -> None:
-    turn = Sampled((*spelled(f"a {THOUGHT} b"), *token(THOUGHT), *spelled("So")), thinking=True)
-    deltas, reading = list(together(turn.tokens, [1] * 90)), StreamReading(thinking=True)
-    assert not any(contents(dialect, deltas, tools=False, reading=reading))
-    adds_up(dialect, asking(dialect), iter(deltas), answer(turn.message(tools=False), turn.ids), reading)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)

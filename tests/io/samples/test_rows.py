@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from tests.core.samples.calls import call
-from tests.io.samples.row_files import READERS, entry_of, from_lines, from_parquet, from_tensors
+from tests.io.samples.row_files import READERS, entry_of, from_parquet, from_tensors
 from tests.profiles import tries
 from tito_core import InputError
 from tito_core.samples import Forest, Row, RowPer, SampleOptions, StoredCall, WeightVersion
 from tito_core.samples.experts import MissingRow, RoutedExperts
-from tito_core.samples.rows import make_rows
 from tito_core.testing.strategies.stored_call import CALLS, OPTIONS
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
@@ -253,37 +252,30 @@ def test_what_no_column_takes_is_refused_and_no_file_is_left(
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
-def test_what_json_has_no_word_for_is_refused_there(tmp_path: Path) -> None:
-    step = attrs.evolve(SMALL[0].step, logprobs=[float("-inf"), -1.0])
-    made = rows([attrs.evolve(SMALL[0], step=step)])
-    with pytest.raises(InputError, match="row 'a' has a number that is not finite"):
-        write(tmp_path / "rows.jsonl", made)
-    write(tmp_path / "rows.parquet", made)
-    (entry,) = from_parquet(tmp_path / "rows.parquet")
-    assert repr(entry.row.logprobs) == repr(made[0].row.logprobs)
+INF = float("inf")
 
 
-@pytest.mark.parametrize("kind", [".jsonl", ".safetensors"])
-def test_a_reward_that_json_has_no_word_for_is_refused_there(tmp_path: Path, kind: str) -> None:
-    made = rows([attrs.evolve(SMALL[0], reward=float("inf"))])
-    with pytest.raises(InputError, match=r"row 'a' has a number that is not finite: write \.parquet"):
-        write(tmp_path / f"rows{kind}", made)
-    write(tmp_path / "rows.parquet", made)
-    (entry,) = from_parquet(tmp_path / "rows.parquet")
-    assert entry.row.reward == float("inf")
-
-
-@pytest.mark.parametrize(("last", "refused"), [(-1.0, False), (None, True)])
-def test_a_tensor_holds_a_log_probability_that_json_does_not(
-    tmp_path: Path, last: float | None, refused: bool
+@pytest.mark.parametrize(
+    ("kind", "logprobs", "reward", "refused"),
+    [
+        (".jsonl", [-INF, -1.0], None, True),
+        (".parquet", [-INF, -1.0], None, False),
+        (".safetensors", [-INF, -1.0], None, False),
+        (".safetensors", [-INF, None], None, True),  # a trained id without one makes the others JSON
+        (".jsonl", None, INF, True),
+        (".parquet", None, INF, False),
+        (".safetensors", None, INF, True),
+    ],
+)
+def test_what_json_has_no_word_for_is_refused_there(
+    tmp_path: Path, kind: str, logprobs: list[float | None] | None, reward: float | None, refused: bool
 ) -> None:
-    """A trained id without a log-probability makes the others JSON."""
-    step = attrs.evolve(SMALL[0].step, logprobs=[float("-inf"), last])
-    path = tmp_path / "rows.safetensors"
-    with pytest.raises(InputError, match="not finite") if refused else nullcontext():
-        write(path, rows([attrs.evolve(SMALL[0], step=step)]))
-    if not refused:
-        assert load_file(path)["rollout_log_probs.0"].tolist() == [float("-inf"), -1.0]
+    step = attrs.evolve(SMALL[0].step, logprobs=logprobs)
+    made, path = rows([attrs.evolve(SMALL[0], step=step, reward=reward)]), tmp_path / f"rows{kind}"
+    told = r"row 'a' has a number that is not finite: write \.parquet"
+    with pytest.raises(InputError, match=told) if refused else nullcontext():
+        write(path, made)
+    assert refused or repr(list(READERS[kind](path))) == repr(made)
 
 
 def test_a_file_must_say_what_it_is(tmp_path: Path) -> None:
@@ -319,12 +311,6 @@ def test_parquet_keeps_every_digit(first: int, logprobs: list[float | None]) -> 
     row: Row = entry.row
     assert row.logprobs[1:] == tuple(logprobs)
     assert row.ids[1:] == [first] * len(logprobs)
-
-
-def test_what_is_in_a_file_is_what_the_kernel_made(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    write(path, rows(SMALL))
-    assert tuple(entry.row for entry in from_lines(path)) == make_rows(Forest.of(SMALL)).rows
 
 
 def test_what_is_in_tensors_is_not_written_again_as_json(tmp_path: Path) -> None:
