@@ -58,6 +58,12 @@ async def post(opened: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> A
     return answer.json()
 
 
+async def answered(path: str, body: dict[str, Any], **options: Any) -> Any:
+    """Post a body to a new application, and return the answer."""
+    async with client(**options) as opened:
+        return await post(opened, path, body)
+
+
 async def events(opened: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> list[Any]:
     """Post a body that is answered with a stream; return its events but for the `[DONE]` at the end."""
     answer = await opened.post(path, json={**body, "stream": True})

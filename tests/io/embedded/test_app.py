@@ -17,7 +17,7 @@ import uvicorn
 from tito_io.embedded import MODEL, app, family, vocabulary
 from tito_io.extras import install
 
-from .embedded_client import HELLO, WEATHER, client, events, post
+from .embedded_client import HELLO, WEATHER, answered, client, events, post
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -46,9 +46,8 @@ async def test_the_server_tells_what_it_is() -> None:
 @pytest.mark.parametrize("options", [{}, {"add_generation_prompt": False}])
 @pytest.mark.parametrize("tools", [None, [WEATHER]])
 async def test_messages_are_tokenized_as_the_family_does(tools: Any, options: dict[str, Any]) -> None:
-    async with client() as opened:
-        body = {"messages": HELLO, "tools": tools, "return_token_strs": True, **options}
-        answer = await post(opened, "/tokenize", body)
+    body = {"messages": HELLO, "tools": tools, "return_token_strs": True, **options}
+    answer = await answered("/tokenize", body)
     prompted = options.get("add_generation_prompt", True)
     expected = family().ids(HELLO, tools=tools, add_generation_prompt=prompted)
     assert answer["tokens"] == expected
@@ -57,9 +56,8 @@ async def test_messages_are_tokenized_as_the_family_does(tools: Any, options: di
 
 
 async def test_template_arguments_are_passed_on() -> None:
-    async with client() as opened:
-        body = {"messages": HELLO, "chat_template_kwargs": {"enable_thinking": False}}
-        answer = await post(opened, "/tokenize", body)
+    body = {"messages": HELLO, "chat_template_kwargs": {"enable_thinking": False}}
+    answer = await answered("/tokenize", body)
     assert answer["tokens"] == family().ids(HELLO, add_generation_prompt=True, enable_thinking=False)
     assert answer["token_strs"] is None
 
@@ -86,17 +84,15 @@ async def test_messages_are_made_ready_for_the_template() -> None:
         },
         {"role": "tool", "content": "sunny"},
     ]
-    async with client() as opened:
-        answer = await post(opened, "/tokenize", {"messages": wire, "tools": [WEATHER]})
+    answer = await answered("/tokenize", {"messages": wire, "tools": [WEATHER]})
     assert answer["tokens"] == family().ids(ready, tools=[WEATHER], add_generation_prompt=True)
 
 
 @pytest.mark.parametrize("written", ["", "[1]", "{", "null", '"x"'])
 async def test_arguments_that_are_no_object_become_an_empty_one(written: str) -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": written}}
-    async with client() as opened:
-        body = {"messages": [*HELLO, {"role": "assistant", "content": "", "tool_calls": [call]}]}
-        answer = await post(opened, "/tokenize", body)
+    body = {"messages": [*HELLO, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+    answer = await answered("/tokenize", body)
     assert '"arguments": {}}' in vocabulary().decode(answer["tokens"])
 
 
@@ -109,9 +105,8 @@ async def test_text_is_tokenized_and_back_however_long() -> None:
 
 async def test_a_message_goes_on_in_tokenize_too() -> None:
     messages = [*HELLO, {"role": "assistant", "content": "So"}]
-    async with client() as opened:
-        body = {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}
-        answer = await post(opened, "/tokenize", body)
+    body = {"messages": messages, "add_generation_prompt": False, "continue_final_message": True}
+    answer = await answered("/tokenize", body)
     assert answer["tokens"] == family().ids(messages, continue_final_message=True)
 
 

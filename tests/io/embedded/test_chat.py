@@ -11,7 +11,7 @@ from attrs import evolve
 from tito_io.embedded import TIDY, FaultRates, family, vocabulary
 from tito_io.embedded.vocabulary import END_OF_TEXT, END_OF_TURN, END_THINK, END_TOOL_CALL, TOOL_CALL
 
-from .embedded_client import HELLO, WEATHER, client, events, post
+from .embedded_client import HELLO, WEATHER, answered, client, events, post
 
 pytestmark = pytest.mark.anyio
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -22,8 +22,7 @@ QUESTIONS = [
 
 
 async def test_an_answer_has_the_fields_of_the_wire() -> None:
-    async with client() as opened:
-        answer = await post(opened, CHAT, {"messages": HELLO, **IDS, "top_logprobs": 2})
+    answer = await answered(CHAT, {"messages": HELLO, **IDS, "top_logprobs": 2})
     choice = answer["choices"][0]
     assert set(answer) == {
         *("id", "object", "created", "model", "choices", "service_tier", "system_fingerprint", "usage"),
@@ -39,8 +38,7 @@ async def test_an_answer_has_the_fields_of_the_wire() -> None:
 
 
 async def test_the_counts_are_exact() -> None:
-    async with client() as opened:
-        answer = await post(opened, CHAT, {"messages": HELLO, **IDS})
+    answer = await answered(CHAT, {"messages": HELLO, **IDS})
     ids, usage = answer["choices"][0]["token_ids"], answer["usage"]
     assert usage["prompt_tokens"] == len(answer["prompt_token_ids"])
     assert usage["completion_tokens"] == len(ids) == len(answer["choices"][0]["logprobs"]["content"])
@@ -164,8 +162,7 @@ async def test_counts_with_every_chunk_need_the_counts_at_the_end() -> None:
 
 
 async def test_a_reply_that_says_nothing_has_one_id_and_no_thought() -> None:
-    async with client(fault_rates=evolve(TIDY, empty=1.0)) as opened:
-        answer = await post(opened, CHAT, {"messages": HELLO, **IDS})
+    answer = await answered(CHAT, {"messages": HELLO, **IDS}, fault_rates=evolve(TIDY, empty=1.0))
     message, usage = answer["choices"][0]["message"], answer["usage"]
     assert (message["content"], message["reasoning"], answer["choices"][0]["finish_reason"]) == (
         None,
@@ -264,8 +261,8 @@ async def test_several_choices_are_several_replies() -> None:
 
 
 async def test_an_odd_stop_is_told() -> None:
-    async with client(fault_rates=evolve(TIDY, odd_stops=1.0)) as opened:
-        choice = (await post(opened, CHAT, {"messages": HELLO, **IDS}))["choices"][0]
+    answer = await answered(CHAT, {"messages": HELLO, **IDS}, fault_rates=evolve(TIDY, odd_stops=1.0))
+    choice = answer["choices"][0]
     assert choice["stop_reason"] == choice["token_ids"][-1] == vocabulary().id(END_OF_TEXT)
     assert choice["finish_reason"] == "stop"
 
@@ -305,9 +302,8 @@ async def test_thoughts_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 async def test_so_many_ids_are_shown_at_each_place(count: int) -> None:
-    async with client() as opened:
-        body = {"messages": HELLO, **IDS, "top_logprobs": count}
-        shown = (await post(opened, CHAT, body))["choices"][0]["logprobs"]["content"]
+    body = {"messages": HELLO, **IDS, "top_logprobs": count}
+    shown = (await answered(CHAT, body))["choices"][0]["logprobs"]["content"]
     for one in shown:
         top = one.pop("top_logprobs")
         assert len(top) == count
@@ -315,9 +311,8 @@ async def test_so_many_ids_are_shown_at_each_place(count: int) -> None:
 
 
 async def test_tokens_can_be_shown_as_ids() -> None:
-    async with client() as opened:
-        body = {"messages": HELLO, **IDS, "return_tokens_as_token_ids": True}
-        choice = (await post(opened, CHAT, body))["choices"][0]
+    body = {"messages": HELLO, **IDS, "return_tokens_as_token_ids": True}
+    choice = (await answered(CHAT, body))["choices"][0]
     shown = [one["token"] for one in choice["logprobs"]["content"]]
     assert shown == [f"token_id:{one}" for one in choice["token_ids"]]
 
@@ -340,8 +335,7 @@ async def test_a_message_may_go_on() -> None:
         "return_prompt_text": True,
         "return_token_ids": True,
     }
-    async with client(fault_rates=TIDY) as opened:
-        answer = await post(opened, CHAT, body)
+    answer = await answered(CHAT, body, fault_rates=TIDY)
     assert answer["prompt_text"].endswith("</think>\n\nThe bridge")
     assert family().encode(answer["prompt_text"]) == answer["prompt_token_ids"]
     assert "<think>" not in vocabulary().decode(answer["choices"][0]["token_ids"])

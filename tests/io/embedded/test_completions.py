@@ -6,7 +6,7 @@ import pytest
 
 from tito_io.embedded import TIDY, family, vocabulary
 
-from .embedded_client import client, events, post, prompt
+from .embedded_client import answered, client, events, post, prompt
 
 pytestmark = pytest.mark.anyio
 COMPLETIONS = "/v1/completions"
@@ -14,8 +14,7 @@ LONG = {"max_tokens": 256, "return_token_ids": True, "logprobs": 0}
 
 
 async def test_an_answer_has_the_fields_of_the_wire() -> None:
-    async with client() as opened:
-        answer = await post(opened, COMPLETIONS, {"prompt": prompt(), **LONG})
+    answer = await answered(COMPLETIONS, {"prompt": prompt(), **LONG})
     choice = answer["choices"][0]
     assert set(answer) == {
         *("id", "object", "created", "model", "choices", "service_tier", "system_fingerprint", "usage"),
@@ -40,8 +39,7 @@ async def test_without_the_wish_there_are_no_ids() -> None:
 
 
 async def test_sixteen_ids_are_the_default() -> None:
-    async with client() as opened:
-        answer = await post(opened, COMPLETIONS, {"prompt": prompt(tools=False)})
+    answer = await answered(COMPLETIONS, {"prompt": prompt(tools=False)})
     assert answer["usage"]["completion_tokens"] == 16
     assert answer["choices"][0]["finish_reason"] == "length"
 
@@ -118,9 +116,8 @@ async def test_a_stop_string_is_cut_from_the_text_only() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 async def test_other_ids_are_shown_beside_the_sampled_one(count: int) -> None:
-    async with client() as opened:
-        body = {"prompt": prompt(), "logprobs": count, "max_tokens": 30, "return_tokens_as_token_ids": True}
-        choice = (await post(opened, COMPLETIONS, {**body, "return_token_ids": True}))["choices"][0]
+    body = {"prompt": prompt(), "logprobs": count, "max_tokens": 30, "return_tokens_as_token_ids": True}
+    choice = (await answered(COMPLETIONS, {**body, "return_token_ids": True}))["choices"][0]
     for one, value, top in zip(
         choice["token_ids"],
         choice["logprobs"]["token_logprobs"],
@@ -133,7 +130,6 @@ async def test_other_ids_are_shown_beside_the_sampled_one(count: int) -> None:
 
 async def test_a_reply_is_as_long_as_the_context_has_room() -> None:
     body = {"prompt": prompt(tools=False), "ignore_eos": True, "return_token_ids": True, "max_tokens": 10_000}
-    async with client(max_model_len=200, max_new_tokens=None) as opened:
-        answer = await post(opened, COMPLETIONS, body)
+    answer = await answered(COMPLETIONS, body, max_model_len=200, max_new_tokens=None)
     assert answer["usage"]["total_tokens"] == 200
     assert answer["choices"][0]["finish_reason"] == "length"

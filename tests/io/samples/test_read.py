@@ -26,12 +26,10 @@ from tito_core import InputError, Ledger, Origin, Step
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.strategies.stored_call import CALLS
 from tito_io.samples import lines as reading_lines
-from tito_io.samples.conversation import OpenConversation, Problem
-from tito_io.samples.forms import FORMS
 from tito_io.samples.forms.tito import CallFile, line
-from tito_io.samples.line_groups import Group, LineGroup, NoIdError, ReadOptions, id_at
+from tito_io.samples.line_groups import Group, NoIdError, ReadOptions, id_at
 from tito_io.samples.lines import lines, require_plain_file
-from tito_io.samples.read import StoredConversation, conversations, conversations_in
+from tito_io.samples.read import StoredConversation, conversations
 
 TALK = [
     StoredCall(
@@ -283,36 +281,11 @@ def test_machines_are_given_no_pipe(tmp_path: Path) -> None:
     require_plain_file(tmp_path / "nowhere.jsonl")  # which is an error when it is opened
 
 
-def test_formats_have_these_names() -> None:
-    """Scripts give them with --format and --to."""
-    assert sorted(FORMS) == [
-        "atif",
-        "exchange",
-        "harbor",
-        "miles",
-        "nemo-gym",
-        "nemo-gym-rollouts",
-        "tito",
-        "traces",
-        "verifiers",
-    ]
-
-
 @pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz", "log.jsonl.zst"])
 def test_an_empty_file_is_said_to_be_empty(tmp_path: Path, name: str) -> None:
     path = put(tmp_path, b"", name)
     with pytest.raises(InputError, match="is empty: give a file with one JSON object per line"):
         list(conversations(path))
-
-
-def test_a_problem_that_conversations_of_a_line_share_is_said_once() -> None:
-    shared, own_one = Problem(1, "shared"), Problem(1, "own")
-    found = {
-        "a": OpenConversation("a", 1, problems=[shared, shared]),
-        "b": OpenConversation("b", 1, problems=[own_one, shared]),
-    }
-    group = LineGroup(form=FORMS["tito"], lines=(), conversations=found)
-    assert list(conversations_in(group)) == [shared, own_one]
 
 
 def test_a_file_of_calls_is_open_in_its_block_alone(tmp_path: Path) -> None:
