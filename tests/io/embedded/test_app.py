@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
+from tests.io.serve.gateway import served
 from tito_io.embedded import MODEL, app, family, vocabulary
 from tito_io.extras import install
 
@@ -150,26 +146,16 @@ async def test_a_prompt_ends_as_its_two_flags_say(
         assert made in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # as uvicorn's
 async def test_it_answers_over_a_socket_too() -> None:
-    config = uvicorn.Config(app(seed=5), log_level="critical", lifespan="off", ws="none")
-    with socket.create_server(("127.0.0.1", 0)) as listening, served(uvicorn.Server(config), listening):
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=url) as outside, client(seed=5) as inside:
-            body = {"messages": HELLO, "return_token_ids": True}
-            assert (await post(outside, CHAT, body))["choices"] == (await post(inside, CHAT, body))["choices"]
-            assert len(await events(outside, CHAT, body)) == len(await events(inside, CHAT, body))
-
-
-@contextmanager
-def served(server: uvicorn.Server, listening: socket.socket) -> Iterator[None]:
-    """Serve from a thread of its own until the block ends."""
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join()
+    async with (
+        served(app(seed=5)) as url,
+        httpx2.AsyncClient(base_url=url) as outside,
+        client(seed=5) as inside,
+    ):
+        body = {"messages": HELLO, "return_token_ids": True}
+        assert (await post(outside, CHAT, body))["choices"] == (await post(inside, CHAT, body))["choices"]
+        assert len(await events(outside, CHAT, body)) == len(await events(inside, CHAT, body))
 
 
 async def test_unknown_keys_are_ignored() -> None:
