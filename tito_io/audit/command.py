@@ -15,9 +15,7 @@ import click
 import orjson
 
 from tito_core import InputError, TitoError
-from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.main import output_may_close
 from tito_io.cli.options import (
     HELP_NAMES,
     StoredFile,
@@ -28,7 +26,11 @@ from tito_io.cli.options import (
     html_option,
     json_option,
     max_line_option,
+    template_arg_option,
+    template_args,
+    write_output,
 )
+from tito_io.cli.process import output_may_close
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from .report import AuditReport
 
 DRIFT, INCOMPLETE = 1, 3
-PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-"""Python's words and JSON's. The string "False" would be true in a template."""
 GROUPS = {
     "id": "consecutive lines with the same id",
     "file": "all lines of the file",
@@ -117,7 +117,7 @@ class AuditOptions:
             family=self.family,
             template=self.template,
             tools=None if self.tools is None else _read_tools(self.tools),
-            template_args=_template_arguments(self.template_arg),
+            template_args=template_args("--template-arg", self.template_arg),
             date=self.date,
             rendered_as=self.engine,
         )
@@ -144,13 +144,7 @@ class AuditOptions:
     metavar="FILE",
     help="A file with a JSON list of tools, for calls that do not store theirs. Default: no tools.",
 )
-@click.option(
-    "--template-arg",
-    multiple=True,
-    metavar="NAME=JSON",
-    help="A template argument for calls that do not store theirs, such as enable_thinking=false. What is "
-    "not JSON is a text. May be repeated. Default: none.",
-)
+@template_arg_option("--template-arg", whose=" for calls that do not store theirs")
 @click.option(
     "--date",
     type=click.DateTime(),
@@ -308,10 +302,7 @@ def _write_page(path: Path, report: AuditReport, options: AuditOptions) -> None:
         block=options.block_size,
         created=datetime.now().astimezone(),
     )
-    try:
-        write_atomically(path, page(report, heading))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    write_output("--html", path, page(report, heading))
 
 
 def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:
@@ -324,22 +315,3 @@ def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise InputError(f"{path}: expected a JSON list of tools, each one an object")
     return tools
-
-
-def _template_arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the values of NAME=JSON pairs; a value that is not JSON is a string."""
-    arguments: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name.isidentifier():
-            raise InputError(f"--template-arg {pair!r:.60}: give NAME=JSON, such as enable_thinking=false")
-        if value in PYTHON_WORDS:
-            raise InputError(
-                f"--template-arg {pair!r:.60}: JSON writes {name}={PYTHON_WORDS[value]}, the text {value} is "
-                f"""{name}='"{value}"'"""
-            )
-        try:
-            arguments[name] = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            arguments[name] = value
-    return arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from rich.console import Console as RichConsole
 from rich.console import ConsoleDimensions
@@ -24,6 +24,14 @@ class Console(RichConsole):
         """Columns and lines; never fewer columns than tables need."""
         size = super().size
         return ConsoleDimensions(max(size.width, MIN_COLUMNS), size.height)
+
+    @classmethod
+    def plain(cls, *, for_file: bool = False) -> Self:
+        """Return a console that marks nothing up; a file or a pipe gets lines of 160 characters."""
+        console = cls(highlight=False, emoji=False, markup=False)
+        if console.is_terminal and not for_file:
+            return console
+        return cls(highlight=False, emoji=False, markup=False, width=160)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise `BrokenPipeError`. Rich would exit with 1: here that a command found something."""

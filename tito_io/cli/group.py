@@ -12,8 +12,8 @@ import click
 from click.core import ParameterSource
 
 from .config import ConfigFile, long_names, suggestion
-from .main import deferred_interrupts
 from .options import HELP_NAMES
+from .process import deferred_interrupts
 
 _OF_ROOMS = ("audit", "conform", "lint", "rollout", "samples", "serve")
 COMMANDS = {

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from .process import deferred_interrupts, discard_output
 
 COMPLETION = "_TITO_COMPLETE"
 """The variable by which a shell asks click to complete words."""
 BAD_INPUT, INTERRUPTED = 2, 130
-"""Exit statuses. Nothing else of the package is imported at the top: an interrupt may come meanwhile, and a
-library may be missing."""
+"""Exit statuses. Only what needs the standard library alone is imported at the top: an interrupt may come
+meanwhile, and a library may be missing."""
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
         if error.filename is not None:
             _complain(f"{error.filename}: {error.strerror}")
         else:  # standard output takes no more
-            _discard_output()
+            discard_output()
             if not isinstance(error, BrokenPipeError):
                 _complain(f"standard output: {error.strerror or error}; the rest of the output is lost")
         status = BAD_INPUT
@@ -81,38 +80,3 @@ def _run() -> int:
     except SystemExit as done:
         return int(done.code or 0)
     return 0
-
-
-@contextmanager
-def output_may_close() -> Iterator[None]:
-    """Let the reader of standard output leave early, as `head` does: the rest is computed and not printed.
-
-    For commands whose exit status or files matter without their output.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        _discard_output()
-
-
-def _discard_output() -> None:
-    """Send the rest of the output nowhere, so that Python does not fail when it flushes it at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-
-
-@contextmanager
-def deferred_interrupts() -> Iterator[None]:
-    """Hold SIGINT back until the end of the block, which then raises `KeyboardInterrupt`.
-
-    An interrupt in the middle of importing a C extension may crash the process.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows: interrupts come at once
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -5,13 +5,16 @@ A shared option is a decorator: `@options.engine` above a command adds `--engine
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tito_core import InputError
+from tito_io.atomic_write import write_atomically
 from tito_io.engines.names import ENGINES
 from tito_io.engines.refused import refused_name
 
@@ -91,6 +94,18 @@ def choices(words: Mapping[str, str]) -> str:
     return " ".join(f"{name}: {meaning}." for name, meaning in words.items())
 
 
+def format_option(formats: Mapping[str, str], default: str, what: str) -> Callable[[F], F]:
+    """Return `--format`, whose value is passed as `form`; `what` says what is printed in it."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(list(formats)),
+        default=default,
+        show_default=True,
+        help=f"How {what} are printed. {choices(formats)}",
+    )
+
+
 def json_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
     """Return `--json` with the command's own description; its value is passed as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
@@ -105,6 +120,59 @@ def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # 
     """Return `--family FOLDER` with the command's own description."""
     folder = click.Path(path_type=Path)
     return click.option("--family", type=folder, metavar="FOLDER", required=required, help=help)
+
+
+def template_arg_option(name: str, *, whose: str = "") -> Callable[[F], F]:
+    """Return an option for template arguments, whose values are passed as `template_arg`."""
+    return click.option(
+        name,
+        "template_arg",
+        multiple=True,
+        metavar="NAME=JSON",
+        help=f"A template argument{whose}, such as enable_thinking=false. What is not JSON is a text. May be "
+        "repeated. Default: none.",
+    )
+
+
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+"""Python's words and JSON's. The string "False" would be true in a template."""
+
+
+def template_args(option: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return the values of NAME=JSON pairs; a value that is not JSON is a text. Raises `InputError`.
+
+    >>> template_args("--arg", ["enable_thinking=false", "reasoning_effort=high"])
+    {'enable_thinking': False, 'reasoning_effort': 'high'}
+    """
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name.isidentifier():
+            raise InputError(f"{option} {pair!r:.60}: give NAME=JSON, such as enable_thinking=false")
+        if value in PYTHON_WORDS:
+            raise InputError(
+                f"{option} {pair!r:.60}: JSON writes {name}={PYTHON_WORDS[value]}, the text {value} is "
+                f"""{name}='"{value}"'"""
+            )
+        try:
+            arguments[name] = json.loads(value)
+        except ValueError:  # also of a number with more digits than Python reads
+            arguments[name] = value
+    return arguments
+
+
+def check_folder(option: str, file: Path | None) -> None:
+    """Raise `InputError` for a file to write whose folder does not exist, before any work."""
+    if file is not None and not file.parent.is_dir():
+        raise InputError(f"{option} {file}: give a file in a folder that exists")
+
+
+def write_output(option: str, file: Path, text: str) -> None:
+    """Write the file of an option; raises `InputError` where that is not possible."""
+    try:
+        write_atomically(file, text)
+    except OSError as error:
+        raise InputError(f"{option} {file}: cannot be written: {error.strerror}") from error
 
 
 RENDERED_AS = ("transformers", "vllm", "sglang", "dynamo", "llamacpp", "lmdeploy", "tensorrt-llm")

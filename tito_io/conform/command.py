@@ -13,8 +13,8 @@ import click
 from tito_core import TitoError
 from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, fail
-from tito_io.cli.main import output_may_close
-from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, choices
+from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, check_folder, choices, format_option
+from tito_io.cli.process import output_may_close
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,14 +82,7 @@ class Conform(click.Command):
 @click.option(
     "--only", default="", metavar="TEXT", help="Ask only vectors whose id has this text. Default: all."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(FORMATS)),
-    default="table",
-    show_default=True,
-    help=f"How the verdicts are printed. {choices(FORMATS)}",
-)
+@format_option(FORMATS, "table", "the verdicts")
 @click.option(
     "-o",
     "--output",
@@ -131,9 +124,7 @@ def conform(**values: Any) -> None:
 def _report(options: ConformOptions) -> Report:
     from .run import report_on, selected  # noqa: PLC0415  # --help has no time for it
 
-    output = options.output
-    if output is not None and not output.parent.is_dir():
-        raise click.UsageError(f"--output {output}: give a file in a folder that exists")
+    check_folder("--output", options.output)
     vectors = selected(options.vectors, options.only)
     return report_on(options.command, shlex.join(options.command), vectors, options.timeout)
 
@@ -159,9 +150,7 @@ def _table(report: Report, after: Text | str, options: ConformOptions) -> str:
 
     from .report import table  # noqa: PLC0415  # likewise
 
-    console = Console(highlight=False, emoji=False, markup=False)
-    if options.output is not None or not console.is_terminal:
-        console = Console(highlight=False, emoji=False, markup=False, width=160)
+    console = Console.plain(for_file=options.output is not None)
     with console.capture() as captured:
         console.print(report.heading, soft_wrap=True)
         console.print(table(report))

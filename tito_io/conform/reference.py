@@ -55,8 +55,8 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to a vector: ids and spans, or the reason of a refusal.
 
     >>> from .scenario import vector
-    >>> from .valid import valid
-    >>> first = vector(next(valid()))
+    >>> from .scenarios import scenarios
+    >>> first = vector(next(scenarios()))
     >>> answer(first)["ids"] == list(first["expected"]["answers"][0]["ids"])
     True
     """

@@ -8,8 +8,8 @@ import click
 
 from tito_core import TitoError
 from tito_io.cli.errors import BAD_INPUT, fail
-from tito_io.cli.main import output_may_close
 from tito_io.cli.options import HELP_NAMES, NamedPath
+from tito_io.cli.process import output_may_close
 
 STATUSES = """\b
 Exit status:

@@ -7,16 +7,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
 
 from tito_core import Reason, TitoError
-from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, complain, fail
-from tito_io.cli.main import output_may_close
-from tito_io.cli.options import HELP_NAMES, FiniteRange, as_option, choices, html_option, json_option
+from tito_io.cli.options import (
+    HELP_NAMES,
+    FiniteRange,
+    as_option,
+    check_folder,
+    choices,
+    format_option,
+    html_option,
+    json_option,
+    template_arg_option,
+    template_args,
+    write_output,
+)
+from tito_io.cli.process import output_may_close
 
 from .budget import SECONDS
 from .gate import FAIL_ON, Gate
@@ -24,9 +35,6 @@ from .report import LintReport, to_json
 from .run import LintSettings, lint_subject
 from .subject import LintError, Subject, SubjectOptions, subjects
 from .verdict import CONTRADICTED
-
-if TYPE_CHECKING:
-    from tito_io.cli.console import Console
 
 REFUSED = 1
 REASONS = {
@@ -64,7 +72,7 @@ class LintOptions:
     rendered_as: str | None
     stop_id: tuple[str, ...]
     special_token: tuple[str, ...]
-    arg: tuple[str, ...]
+    template_arg: tuple[str, ...]
     accept: tuple[str, ...]
     baseline: Path | None
     write_baseline: Path | None
@@ -118,8 +126,8 @@ class LintOptions:
 
     @property
     def settings(self) -> LintSettings:
-        """How to lint them; raises `LintError` for a malformed argument."""
-        args = dict(map(_template_argument, self.arg))
+        """How to lint them; raises `InputError` for a malformed argument."""
+        args = template_args("--arg", self.template_arg)
         return LintSettings(args=args, stops=self.stop_id, seconds=self.seconds)
 
 
@@ -150,13 +158,7 @@ class LintOptions:
     help="A special token to add if the vocabulary lacks it. May be repeated. Default: for .jinja files, the "
     "markers in the template.",
 )
-@click.option(
-    "--arg",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A template argument, such as enable_thinking=false. VALUE is JSON, or else text. May be repeated. "
-    "Default: none.",
-)
+@template_arg_option("--arg")
 @click.option(
     "--accept",
     multiple=True,
@@ -191,14 +193,7 @@ class LintOptions:
     show_default=True,
     help="Processor time for each template. A template that needs more is not linted.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(FORMATS)),
-    default="text",
-    show_default=True,
-    help=f"How the results are printed. {choices(FORMATS)}",
-)
+@format_option(FORMATS, "text", "the results")
 @json_option("The same as --format json.")
 @click.option(
     "--diff",
@@ -223,24 +218,27 @@ def lint(**values: Any) -> None:
 
 def _lint(options: LintOptions) -> int:
     for name, file in (("--html", options.html), ("--write-baseline", options.write_baseline)):
-        if file is not None and not file.parent.is_dir():
-            raise LintError(f"{name} {file}: give a file in a folder that exists")
+        check_folder(name, file)
     gate = Gate.of(options.accept, options.baseline, options.fail_on)
     reports: list[LintReport] = []
     for report in _reports(options):
         if report.error is None and options.format == "text":
-            from .table import show  # noqa: PLC0415  # what only some calls need is imported here
+            from tito_io.cli.console import Console  # noqa: PLC0415  # what only some calls need is imported here
+
+            from .table import show  # noqa: PLC0415  # likewise
 
             with output_may_close():
-                show(report, _console())
+                show(report, Console.plain())
         # The templates of a folder share errors.
         elif report.error is not None and report.error not in {earlier.error for earlier in reports}:
             complain(report.error)
         reports.append(report)
     if options.html is not None:
-        _write_page(options.html, reports)
+        from .page import page  # noqa: PLC0415  # likewise
+
+        write_output("--html", options.html, page(reports))
     if options.write_baseline is not None:
-        _write(options.write_baseline, f"{_json(reports)}\n", "--write-baseline")
+        write_output("--write-baseline", options.write_baseline, f"{_json(reports)}\n")
         gate = Gate.of(options.accept, options.write_baseline, options.fail_on)
     with output_may_close():
         _print_rest(reports, options.format, gate)
@@ -314,51 +312,17 @@ def _print_rest(reports: Sequence[LintReport], form: str, gate: Gate) -> None:
         click.echo(_json(reports))
     else:
         if any(report.looks for report in reports):
+            from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
+
             from .table import legend  # noqa: PLC0415  # likewise
 
-            _console().print(legend())
+            Console.plain().print(legend())
         summary = gate.summary(reports)
         if summary is not None:
             click.echo(summary)
-
-
-def _console() -> Console:
-    """Return the console for standard output; a file or a pipe gets lines of 160 characters."""
-    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
-
-    console = Console(highlight=False, emoji=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, emoji=False, markup=False, width=160)
-
-
-def _write_page(file: Path, reports: Sequence[LintReport]) -> None:
-    from .page import page  # noqa: PLC0415  # likewise
-
-    _write(file, page(reports), "--html")
 
 
 def _json(reports: Sequence[LintReport]) -> str:
     import orjson  # noqa: PLC0415  # likewise
 
     return orjson.dumps([to_json(report) for report in reports], option=orjson.OPT_INDENT_2).decode()
-
-
-def _write(file: Path, text: str, option: str) -> None:
-    try:
-        write_atomically(file, text)
-    except OSError as error:
-        raise LintError(f"{option} {file}: cannot be written: {error.strerror}") from error
-
-
-def _template_argument(pair: str) -> tuple[str, Any]:
-    """Return the name and the value of an argument; a value that is not JSON is text.
-
-    >>> _template_argument("enable_thinking=false"), _template_argument("reasoning_effort=high")
-    (('enable_thinking', False), ('reasoning_effort', 'high'))
-    """
-    name, equals, text = pair.partition("=")
-    if not equals or not name.isidentifier():
-        raise LintError(f"--arg {pair}: must be NAME=VALUE, such as enable_thinking=false")
-    try:
-        return name, json.loads(text)
-    except json.JSONDecodeError:
-        return name, text

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import attrs
 
-from .image_report import REFUSED, media_to_json
-from .report import Finding, LintReport, Look
+from .image_report import REFUSED
+from .report import Finding, LintReport, Look, to_json
 from .subject import LintError
 
 REWRITTEN = "HISTORY_REWRITTEN"
@@ -132,15 +132,8 @@ class Gate:
         return "known" if known else None
 
     def _failing(self, report: LintReport) -> Iterator[Case]:
-        """Yield the cases that fail unless they are ignored."""
-        for look in report.looks:
-            for one in look.findings:
-                if one.refused:
-                    yield _case(report, look, one, one.reason)
-                if one.history_rewritten and REWRITTEN in self.fail_on:
-                    yield _case(report, look, one, REWRITTEN)
-        if report.media is not None and IMAGES in self.fail_on:
-            yield from _image_cases(report.path, report.template, media_to_json(report.media))
+        """Return the cases that fail unless they are ignored."""
+        return _entries(to_json(report), self.fail_on)
 
 
 def _image_cases(path: str, template: str, media: Mapping[str, Any]) -> Iterator[Case]:

@@ -17,7 +17,7 @@ from tito_io.families.family import Family
 from .image_report import MediaReport, media_to_json
 
 SWITCHES = ("enable_thinking", "thinking")
-"""Names that templates have for the switch for thinking. Others are given with `--arg NAME=VALUE`."""
+"""Names that templates have for the switch for thinking. Others are given with `--arg NAME=JSON`."""
 LONGEST = 120
 """Characters of a token's text; longer ones are cut."""
 

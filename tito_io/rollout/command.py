@@ -16,9 +16,9 @@ import click
 from tito_core import InputError, TitoError, TokenizeError
 from tito_io.cli import options
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text
-from tito_io.cli.main import output_may_close
 from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.cli.policy import odd_stop, policy_of, truncated
+from tito_io.cli.process import output_may_close
 from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import Conversation
 from tito_io.client.driver import rendered_by

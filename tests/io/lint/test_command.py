@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.io.audit.test_page import ParsedPage
 from tests.io.families.family_folder import CONFIG, write
 from tests.io.lint.lint_folders import EXACT, NO_TOOLS, START, STRIPS, folder
 from tito_io.cli.errors import BAD_INPUT
@@ -160,7 +160,7 @@ def test_template_arguments_reach_the_template(tmp_path: Path) -> None:
     made = folder(tmp_path / "loud", EXACT + "{% if loud == 7 %}{{ raise_exception('too loud') }}{% endif %}")
     assert "too loud" in complaint(run(made, "--arg", "loud=7"))
     assert run(made, "--arg", "loud=seven").exit_code == 0
-    assert "must be NAME=VALUE" in complaint(run(made, "--arg", "loud"))
+    assert "give NAME=JSON" in complaint(run(made, "--arg", "loud"))
 
 
 def test_stop_ids_are_given_by_hand(tmp_path: Path) -> None:
@@ -281,36 +281,17 @@ def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'tito-kernel[hub]'" in complaint(run("someone/model"))
 
 
-class Page(HTMLParser):
-    """What a page fetches, runs, and leaves open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.tags: list[str] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.fetched += [str(value) for name, value in attrs if name in {"src", "href", "data", "action"}]
-        if tag not in {"meta", "link", "img", "br", "input"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     hostile = folder(tmp_path / "hostile", "{{ raise_exception('<script>alert(1)</script>') }}")
     result = run(folder(tmp_path / "strips", STRIPS), hostile, "--html", file)
     text = file.read_text(encoding="utf-8")
-    page = Page()
-    page.feed(text)
+    page = ParsedPage(text)
     assert result.exit_code == BAD_INPUT
     assert page.open == []
     assert not {"script", "link", "iframe", "img"} & set(page.tags)
-    assert all(link.startswith("#t") for link in page.fetched)
+    fetched = [value for name, value in page.attributes if name in {"src", "href", "data", "action"}]
+    assert all(str(link).startswith("#t") for link in fetched)
     assert not re.search(r"url\(|@import|https?:", text)
     assert "&lt;script&gt;alert(1)" in text
     for told in ("sampled ids", "generation prompt", "not linted", "&lt;think&gt;", "MITO will drift here"):
