@@ -30,19 +30,8 @@ from tito_io.samples.read import StoredConversation, conversations
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = family_folder(tmp_path_factory.mktemp("audit") / "family")
-    return replace(made, chat_template__jinja=KEEPING)
-
-
-@pytest.fixture(scope="module")
 def renderer(folder: Path) -> FamilyRenderer:
     return AuditRendering(family=folder).load()
-
-
-@pytest.fixture(scope="module")
-def wild(renderer: FamilyRenderer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("audit") / "wild.jsonl", renderer.family, wild=True)
 
 
 def tally_of(path: Path, renderer: FamilyRenderer) -> Tally:
@@ -60,11 +49,9 @@ def test_random_ids_drift(wild: Path, renderer: FamilyRenderer) -> None:
 
 
 def test_a_family_that_keeps_everything_restates_what_its_tokenizer_spelled(
-    tmp_path: Path, renderer: FamilyRenderer
+    tidy: Path, renderer: FamilyRenderer
 ) -> None:
-    tally = audit_each(
-        conversations(store(tmp_path / "tidy.jsonl", renderer.family, wild=False)), renderer
-    ).tally
+    tally = tally_of(tidy, renderer)
     assert (tally.breaks, tally.changed_ids, tally.ids_lost_to_merging, tally.cached_ids_lost) == (0, 0, 0, 0)
     assert (tally.conversations, tally.compared_prompts, tally.restated_turns) == (3, 18, 12)
 
@@ -75,12 +62,10 @@ def test_in_real_families_wild_ids_drift_and_tidy_ones_only_where_the_template_r
     name: str, tmp_path: Path
 ) -> None:
     renderer = AuditRendering(family=FAMILIES / name).load()
-    wild = audit_each(
-        conversations(store(tmp_path / "wild.jsonl", renderer.family, wild=True)), renderer
-    ).tally
-    tidy = audit_each(
-        conversations(store(tmp_path / "tidy.jsonl", renderer.family, wild=False)), renderer
-    ).tally
+    wild, tidy = (
+        tally_of(store(tmp_path / f"{one}.jsonl", renderer.family, wild=one), renderer)
+        for one in (True, False)
+    )
     assert wild.causes.get("RETOKENIZED", 0) + wild.also.get("RETOKENIZED", 0) > 0
     assert wild.causes.get("UNKNOWN", 0) == wild.causes.get("EDITED", 0) == wild.causes.get("TOOLS", 0) == 0
     assert set(tidy.causes) <= {"THINKING", "REWRITTEN", "SEAM"}

@@ -13,45 +13,33 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
-from tests.io.audit.audited import KEEPING, family_folder, replace, store
+from tests.io.audit.audited import KEEPING, family_folder, replace
 from tests.io.samples.terminal import on_terminal, tito
 from tito_core import Step, render_key
 from tito_core.drift.breaks import Cause
 from tito_core.drift.tally import Tally
 from tito_core.samples import StoredCall
 from tito_io.audit.command import DRIFT, GROUPS, INCOMPLETE, STATUSES, audit
-from tito_io.audit.rates import RATES, UNSEEN, figures, seen
-from tito_io.audit.rendering import AuditRendering
-from tito_io.audit.report import AuditReport, audit_each
-from tito_io.audit.table import table
+from tito_io.audit.rates import RATES, UNSEEN, figures
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.cli.main import INTERRUPTED
 from tito_io.families.family import Family
 from tito_io.samples.forms.tito import write_calls
 from tito_io.samples.line_groups import Group
-from tito_io.samples.read import conversations
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = family_folder(tmp_path_factory.mktemp("audit") / "family")
-    return replace(made, chat_template__jinja=KEEPING)
-
-
-@pytest.fixture(scope="module")
-def wild(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("audit") / "wild.jsonl", Family.load(folder), wild=True)
-
-
-@pytest.fixture(scope="module")
-def tidy(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("audit") / "tidy.jsonl", Family.load(folder), wild=False)
 
 
 def run(path: Path, folder: Path, *options: str) -> Result:
     return CliRunner().invoke(audit, [str(path), "--family", str(folder), *options], env={"COLUMNS": "160"})
+
+
+def refused(named: object, path: Path, folder: Path, *options: str) -> None:
+    """Assert that the input is bad, and that the error names what is wrong with it."""
+    result = run(path, folder, *options)
+    assert result.exit_code == BAD_INPUT
+    assert result.stderr.startswith("tito: ")
+    assert str(named) in result.stderr
+    assert "Traceback" not in result.output
 
 
 def test_no_drift_is_0(tidy: Path, folder: Path) -> None:
@@ -71,29 +59,6 @@ def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> 
     assert "changed ids" in result.stdout
     assert "cached ids lost" in result.stdout
     assert "the breaks are hypothetical: the prompts were sent as ids" in result.stdout
-
-
-def narrow(report: AuditReport, width: int) -> list[str]:
-    console = Console(width=width)
-    with console.capture() as caught:
-        console.print(table(report))
-    return caught.get().splitlines()
-
-
-def test_a_break_takes_three_lines_however_narrow_the_terminal(wild: Path, folder: Path) -> None:
-    report = audit_each(conversations(wild), AuditRendering(family=folder).load(), show=3)
-    for width in (80, 60, 160):
-        lines = narrow(report, width)
-        start = next(at for at, line in enumerate(lines) if line.startswith("3 of "))
-        shown = lines[start + 2 : start + 11]
-        assert [line.split()[0] for line in shown[::3]] == ["retokenized"] * 3
-        assert [line.split()[1] for line in shown[1::3]] == ["used"] * 3
-        assert [line.split()[1] for line in shown[2::3]] == ["rendered"] * 3
-        assert lines[start + 11] == ""
-        assert max(map(len, lines)) <= width
-        one = report.choice.shown[0]
-        assert shown[1].split()[0] == f"{one.used_ids:,}"
-        assert seen(one.used[0].text) in shown[1]
 
 
 def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) -> None:
@@ -183,9 +148,11 @@ def test_where_nothing_was_compared_there_is_no_verdict(folder: Path, tmp_path: 
     assert run(path, folder, "--json").exit_code == INCOMPLETE
 
 
-def test_a_last_turn_may_be_lost_where_no_prompt_drifts(tidy: Path, wild: Path, folder: Path) -> None:
+def test_a_last_turn_may_be_lost_where_no_prompt_drifts(
+    tidy: Path, wild: Path, folder: Path, tmp_path: Path
+) -> None:
     """What later prompts restate is one base, what finished conversations hold another."""
-    alone = wild.with_name("alone.jsonl")
+    alone = tmp_path / "alone.jsonl"
     alone.write_bytes(wild.read_bytes().splitlines(keepends=True)[0])
     result = run(alone, folder)
     assert result.exit_code == 0
@@ -228,20 +195,13 @@ def test_bad_options_are_2(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run(tidy, folder, *options)
-    assert result.exit_code == BAD_INPUT
-    assert complaint in result.stderr
-    assert "Traceback" not in result.output
-    assert result.stderr.startswith("tito: ")
+    refused(complaint, tidy, folder, *options)
 
 
-@pytest.mark.parametrize("tools", ["{}", "[1]", "no"])
-def test_tools_that_are_none_are_2(tidy: Path, folder: Path, tools: str, tmp_path: Path) -> None:
-    path = tmp_path / "tools.json"
-    path.write_text(tools)
-    result = run(tidy, folder, "--tools", str(path))
-    assert result.exit_code == BAD_INPUT
-    assert str(path) in result.stderr
+@pytest.mark.parametrize("content", ["{}", "[1]", "no"])
+def test_tools_that_are_none_are_2(tidy: Path, folder: Path, content: str, tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text(content)
+    refused(tmp_path / "tools.json", tidy, folder, "--tools", str(tmp_path / "tools.json"))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}\n", b"\x00\x01\x02"])
@@ -249,15 +209,11 @@ def test_a_file_that_is_none_of_ours_is_2(folder: Path, content: bytes | None, t
     path = tmp_path / "file.jsonl"
     if content is not None:
         path.write_bytes(content)
-    result = run(path, folder)
-    assert result.exit_code == BAD_INPUT
-    assert str(path) in result.stderr
+    refused(path, path, folder)
 
 
 def test_a_family_that_is_none_is_2(tidy: Path, tmp_path: Path) -> None:
-    result = run(tidy, tmp_path / "nowhere")
-    assert result.exit_code == BAD_INPUT
-    assert "nowhere" in result.stderr
+    refused(tmp_path / "nowhere", tidy, tmp_path / "nowhere")
 
 
 def _dated(path: Path, folder: Path, key: str | None) -> Path:
@@ -305,9 +261,7 @@ def test_help_documents_statuses_and_causes_in_their_order() -> None:
 
 
 def test_a_compressed_file_is_not_for_a_cluster(folder: Path, tmp_path: Path) -> None:
-    result = run(tmp_path / "file.jsonl.gz", folder, "--ray", "local")
-    assert result.exit_code == BAD_INPUT
-    assert "decompress" in result.stderr
+    refused("decompress", tmp_path / "file.jsonl.gz", folder, "--ray", "local")
 
 
 def test_the_figures_have_one_name_in_table_json_and_help(wild: Path, folder: Path) -> None:

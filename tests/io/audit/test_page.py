@@ -52,20 +52,37 @@ def report(*breaks: Break, **counts: Any) -> AuditReport:
     return AuditReport(tally=tally, choice=BreakSelection(20).with_breaks(breaks))
 
 
+def printed(audited: AuditReport, width: int = 120, **options: Any) -> str:
+    """Return what a console prints of a report."""
+    console = Console(width=width, **options)
+    with console.capture() as caught:
+        console.print(table(audited))
+    return caught.get()
+
+
+VOID = frozenset(("meta", "link", "img", "br", "input"))
+"""Elements that no tag ends."""
+
+
 class ParsedPage(HTMLParser):
-    """A page as a browser reads it: its tags, attributes and text."""
+    """A page as a browser reads it: its tags, attributes and text, and the tags that are still open."""
 
     def __init__(self, text: str) -> None:
         """Read it all."""
         super().__init__()
         self.tags: list[str] = []
+        self.open: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.words = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        self.open += [tag] if tag not in VOID else []
         self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -152,49 +169,42 @@ def test_a_page_says_what_was_not_audited() -> None:
         "3 prompts without",
     ):
         assert line in words
-    console = Console(width=120)
-    with console.capture() as caught:
-        console.print(table(audited))
+    text = printed(audited)
     for line in (
         "not audited: line 3: no JSON",
         "not audited: 5 more",
         "1 prompt that the template refuses",
     ):
-        assert line in caught.get()
+        assert line in text
 
 
 def test_the_table_and_the_page_show_the_same_rates() -> None:
     audited = report(
         BREAK, restated_ids=8, changed_ids=2, cached_ids=64, cached_ids_by_messages=48, prompt_ids=90
     )
-    console = Console(width=120)
-    with console.capture() as caught:
-        console.print(table(audited))
+    text = printed(audited)
     words = ParsedPage(page(audited, HEADING)).words
     for one in figures(audited.tally):
         assert one.percent in words
-        assert f"{one.percent}  ({one.counted})" in caught.get()
+        assert f"{one.percent}  ({one.counted})" in text
     assert figures(audited.tally)[0].percent == "25.0%"
     assert figures(audited.tally)[-1].percent == "25.0%"
 
 
-def test_a_break_takes_three_lines_however_many_tokens_it_has() -> None:
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_break_takes_three_lines_however_many_tokens_it_has(width: int) -> None:
     long = attrs.evolve(BREAK, used=tuple(BreakText(number, " word") for number in range(48)), used_ids=900)
-    console = Console(width=60)
-    with console.capture() as caught:
-        console.print(table(report(long)))
-    lines = caught.get().splitlines()
+    lines = printed(report(long), width).splitlines()
     (at,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["900", "used"]]
     assert lines[at].startswith("     900 used     ·word·word")
     assert lines[at].endswith("…")
     assert lines[at + 1].split()[1] == "rendered"
     assert lines[at - 1].startswith("retokenized")
-    assert max(map(len, lines)) <= 60
+    assert lines[at + 2] == ""
+    assert max(map(len, lines)) <= width
 
 
 def test_sampled_control_characters_do_not_reach_a_terminal() -> None:
-    console = Console(width=200, force_terminal=True)
-    with console.capture() as caught:
-        console.print(table(hostile()))
-    assert "\x1b[31mx" not in caught.get()
-    assert "alert(1)" in caught.get()
+    text = printed(hostile(), 200, force_terminal=True)
+    assert "\x1b[31mx" not in text
+    assert "alert(1)" in text

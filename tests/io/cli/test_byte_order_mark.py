@@ -13,23 +13,8 @@ from click.testing import CliRunner, Result
 
 from tests.io.lint.lint_folders import NO_TOOLS, folder
 from tito_io.cli.group import tito
-from tito_io.embedded import write_family
 from tito_io.samples.lines import lines
 from tito_io.serve.command import _keys
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model's folder in it, calls, a script and tools."""
-    folder = tmp_path_factory.mktemp("place")
-    write_family(folder / "family")
-    (folder / "script.jsonl").write_text('{"user": "Hello."}\n{"user": "More."}\n')
-    (folder / "tools.json").write_text("[]")
-    told = run(
-        "rollout", "--turns", "3", "--script", folder / "script.jsonl", "--calls", folder / "calls.jsonl"
-    )
-    assert told.exit_code == 0
-    return folder
 
 
 def run(*options: object) -> Result:

@@ -14,11 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.io.lint.lint_folders import NO_TOOLS
-from tests.io.lint.lint_folders import folder as lint_folder
 from tito_io.cli.console import MIN_COLUMNS
 from tito_io.cli.group import tito
-from tito_io.embedded import write_family
 
 COMMANDS = (
     ("rollout", "--turns", "3"),
@@ -28,17 +25,6 @@ COMMANDS = (
 )
 UP = "\x1b[1A"
 """What draws over the line before."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model's folder in it, and calls."""
-    folder = tmp_path_factory.mktemp("place")
-    write_family(folder / "family")
-    lint_folder(folder / "plain", NO_TOOLS)  # to lint a template with tools takes ten times as long
-    told = CliRunner().invoke(tito, ["rollout", "--turns", "3", "--calls", str(folder / "calls.jsonl")])
-    assert told.exit_code == 0
-    return folder
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

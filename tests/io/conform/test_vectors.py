@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
@@ -27,21 +28,9 @@ from tito_io.conform.templates import TEMPLATES
 from tito_io.conform.toy_tokenizer import ToyTokenizer
 from tito_io.conform.vector import SHIPPED, ConformError, Vector, line, read, write
 
+ANSWERS = tomllib.loads(Path(__file__).with_name("answers.toml").read_text(encoding="utf-8"))
 DIGEST = "ba201bfa5efe47e13b1770e897af61274e8264d0177f9f1ea5ff393e483b83ac"
 """Of version 1. Vectors that change an answer are a new version; others change this digest alone."""
-NAMED_TRAPS = (
-    "trap/close/stop-sampled-twice",
-    "trap/close/sampled-whole",
-    "trap/seam/line-break-before-stop-apart",
-    "trap/seam/after-generation-prompt",
-    "trap/cut/in-word",
-    "trap/restated/renamed-ids",
-    "trap/reasoning/before-question",
-    "trap/calls/reused-id",
-    "trap/spelling/split-word",
-    "trap/dependent/counts",
-    "trap/restated/trimmed",
-)
 
 
 def text(vector: Vector) -> str:
@@ -64,7 +53,6 @@ def test_each_set_has_what_it_promises(vectors: dict[str, Vector]) -> None:
     assert set(refusals["valid"]) == {"never"}
     assert set(refusals["refused"]) == {"required"}
     assert set(refusals["trap"]) == {"never", "allowed"}
-    assert set(NAMED_TRAPS) <= set(vectors)
     assert len(vectors) == sum(one.total() for one in refusals.values())
 
 
@@ -221,46 +209,7 @@ def test_what_was_sampled_of_a_tail() -> None:
     assert sampled_of([5, 7], [7, 10], []) == 1  # no stop is known
 
 
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [
-        (
-            "valid/chatml/question",
-            (
-                "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHowever it is, "
-                "the answer is 46"
-                "<|im_end|>\n<|im_start|>user\nHowever, is it so?<|im_end|>\n<|im_start|>assistant\n"
-            ),
-        ),
-        (
-            "trap/cut/in-word",
-            (
-                "<|im_start|>assistant\nHow<|im_end|>\n<|im_start|>user\nHowever, is it so?<|im_end|>\n"
-                "<|im_start|>assistant\n"
-            ),
-        ),
-        (
-            "trap/seam/line-break-before-stop-missing",
-            (
-                "<|im_start|>assistant\nHowever.<|im_end|>\n<|im_start|>user\nHowever, is it so?\n"
-                "<|im_end|>\n"
-                "<|im_start|>assistant\n"
-            ),
-        ),
-        (
-            "trap/odd-stop/last-turn-is-closed-otherwise",
-            (
-                "final<|message|>However it is, the answer is 46<|return|><|end|><|start|>user<|message|>"
-                "However, is it so?<|end|><|start|>assistant"
-            ),
-        ),
-        (
-            "trap/dependent/measures",
-            "[31 letters]<|im_start|>user\nHowever, is it so?<|im_end|>\n<|im_start|>assistant\n",
-        ),
-        ("trap/calls/reused-id", "<|im_start|>tool\nadd: It is 408.<|im_end|>\n<|im_start|>assistant\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "end"), ANSWERS.items())
 def test_an_answer_that_can_be_read(vectors: dict[str, Vector], name: str, end: str) -> None:
     assert text(vectors[name]).endswith(end)
 

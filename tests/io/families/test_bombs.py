@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.io.families.template_texts import TEXTS
+
 pytestmark = pytest.mark.xdist_group("bombs")  # one worker, so that the templates are tried once
 SECONDS = 0.25
 """Processor time that one render is allowed, where it is refused for that."""
@@ -25,68 +27,24 @@ MEMORY = 1 << 26
 """Bytes that the values of one render may take together, where these are refused for their memory."""
 LARGEST = 500
 """Megabytes of the process: the interpreter, the values of one render, and those of one operation."""
-_KEEP = (
-    "{%% set ns = namespace(x=[]) %%}%s"
-    "{%% for i in range(100000) %%}{%% set ns.x = [ns.x, %s] %%}{%% endfor %%}"
-)
+
+
+def keeping(values: str) -> str:
+    """Return a template that keeps values of each round of a loop."""
+    return str(TEXTS["keeping"]).replace("VALUES", values)
+
 
 RENDERS = {
-    "quadratic-sum": "{{ ([[1] * 9] * 99000) | sum(start=[]) | length }}",
-    "growing-sum": "{{ ([[1] * 1000] * 100000) | sum(start=[]) | length }}",
-    "clock": "{{ strftime_now('%c' * 8000000) }}",
-    "percent-encoding": "{{ ('é' * 16000000) | urlencode }}",
-    "title": "{{ ('a b' * 9000000) | title }}",
-    "words": "{{ ('a b' * 9000000) | wordcount }}",
-    "pretty": "{{ ('a ' * 10000000) | pprint }}",
-    "rounding": "{{ 1 | round(99999999, 'ceil') }}",
-    "strip": "{{ ('a' * 16000000).strip('b' * 16000000 ~ 'a') }}",
-    "trim": "{{ ('a' * 16000000) | trim('b' * 16000000 ~ 'a') }}",
-    "search-from-the-end": "{{ ('ab' * 8000000).rfind('b' * 8000000) }}",
-    "tags": "{{ ('<!---->' * 4000000) | striptags }}",
-    "domain-name": "{{ ('é' * 1000000).encode('punycode') }}",
-    "integer-of-bytes": "{{ (1).from_bytes(('a' * 33000000).encode(), 'big') // 7 }}",
-    "integer-of-text": "{{ ('f' * 30000000) | int(0, 16) // 7 }}",
-    "sorted-letters": "{{ ('ab' * 16000000) | sort }}",
-    "mapped-letters": "{{ ('ab' * 16000000) | map('upper') | list }}",
-    "unique-letters": "{{ ('ab' * 16000000) | unique | list }}",
-    "many-conversions": "{{ ('%s' * 16000000) % ((1,) * 1000000) }}",
-    "many-fields": "{{ ('{0}' * 10000000).format(1) }}",
-    "marked-center": "{{ ('x' | safe).center(900000000) }}",
-    "marked-tabs": "{{ ('\t' | safe).expandtabs(900000000) }}",
-    "marked-replace": "{{ (('x' * 30000) | safe).replace('x', 'y' * 30000) }}",
+    **TEXTS["bombs"],
     "long-path": "{{ ([{'a': {}}] * 1000000) | map(attribute='a" + ".a" * 1000 + "') | list }}",
     "compared": "{% set x = [[1] * 1000] * 1000 %}{% set y = [[1] * 1000] * 1000 %}" + "{{ x == y }}" * 2000,
     "contained": "{% set x = 'a' * 33000000 %}" + "{{ 'b' in x }}" * 3000,
     "printed": "{% set x = [0] * 1000000 %}" + "{{ (x ~ '') | length }}" * 1000,
-    "kept-texts": _KEEP % ("", "'a' * 30000000 ~ i"),
-    "kept-middle-texts": _KEEP % ("{% set a = 'a' * 60000 %}", "a ~ i"),
     "kept-short-texts": "{% for j in range(1000) %}"
-    + _KEEP % ("", ", ".join(["'a' * 200 ~ i"] * 50))
+    + keeping(", ".join(["'a' * 200 ~ i"] * 50))
     + "{% endfor %}",
-    "kept-slices": _KEEP % ("{% set a = 'a' * 30000000 %}", "a[1:]"),
-    "kept-lists": _KEEP % ("", "[0] * 1000000"),
-    "kept-literals": _KEEP % ("", ", ".join(["[]"] * 5000)),
-    "kept-pieces": "{% macro m() %}{% for i in range(100000) %}"
-    "{{ 'a' * 30000000 ~ i }}{% endfor %}{% endmacro %}"
-    "{{ m() }}",
-    "kept-arguments": "{% set ns = namespace(x=[]) %}"
-    "{% macro m() %}{% set ns.x = [ns.x, varargs] %}{% endmacro %}"
-    "{% for i in range(100000) %}{{ m(*([i] * 1000000)) }}{% endfor %}",
-    "kept-cyclers": _KEEP % ("{% set a = [0] * 1000000 %}", "cycler(*a)"),
-    "kept-namespaces": _KEEP
-    % ("{% set d = dict.fromkeys(range(100000) | map('string')) %}", "namespace(**d), namespace(d)"),
-    "kept-groups": _KEEP % ("{% set a = [{}] * 20000 %}", "a | groupby('a', default=1)"),
-    "kept-batches": "{% set ns = namespace(x=[]) %}{% set a = [0] * 1000000 %}{% for i in range(100000) %}"
-    "{% for b in a | batch(100000) %}{% set ns.x = [ns.x, b] %}{% endfor %}{% endfor %}",
-    "kept-pieces-of-text": _KEEP % ("{% set a = ('a' * 10000 ~ ' ') * 2000 %}", "a.split()"),
-    "kept-constants": _KEEP % ("", "[" + "0, " * 10000 + "]"),
-    "many-arguments": "{{ dict(*('ab' * 16000000)) }}",
-    "nested-tuples": "{% set ns = namespace(x=(1,)) %}{% for j in range(100000) %}{% set ns.x = (ns.x,) %}"
-    "{% endfor %}{{ {ns.x: 1} }}",
-    "nested-iterators": "{% set ns = namespace(x=[1]) %}{% for j in range(100000) %}"
-    "{% set ns.x = ns.x | map('string') %}{% endfor %}{{ ns.x | first }}",
-    "nested-lists": "{% set ns = namespace(x=[1]) %}{% for j in range(100000) %}{% set ns.x = [ns.x] %}"
-    "{% endfor %}{{ ns.x | tojson }}",
+    "kept-literals": keeping(", ".join(["[]"] * 5000)),
+    "kept-constants": keeping("[" + "0, " * 10000 + "]"),
 }
 """Templates that are refused when they render. Several held the interpreter for minutes, or gigabytes."""
 COMPILED = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict, UserList
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -36,36 +38,11 @@ TEMPLATES = {
 CHATML = TEMPLATES["chatml"]
 CLOSED = "{% for m in messages %}{{ m.content }}<eos>{% endfor %}"
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "look", "parameters": {"type": "object", "properties": {"é": {}}}},
-    },
-    {"type": "function", "function": {"name": "tell", "description": '<tell> & "go"', "parameters": {}}},
-]
-CALL = {
-    "id": "call00001",
-    "type": "function",
-    "function": {"name": "look", "arguments": {"é": 1, "b": [True, None]}},
-}
-SAID_CALL = {"id": "call00002", "type": "function", "function": {"name": "look", "arguments": '{"é":  1}'}}
-USER = {"role": "user", "content": "what is the weather? é 漢字 <eos>"}
-CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
-    "one": [USER],
-    "system": [{"role": "system", "content": "the quick fox"}, USER],
-    "reply": [USER, {"role": "assistant", "content": "hello  \n"}, {"role": "user", "content": "a"}],
-    "null": [USER, {"role": "assistant", "content": None, "tool_calls": None, "extra": None}],
-    "calls": [
-        USER,
-        {"role": "assistant", "content": "", "tool_calls": [CALL, SAID_CALL]},
-        {"role": "tool", "tool_call_id": "call00001", "name": "look", "content": "so"},
-        {"role": "tool", "tool_call_id": "call00002", "content": '{"a": 1}'},
-    ],
-    "reasoning": [USER, {"role": "assistant", "reasoning": "hm", "content": "so"}],
-    "thinking": [USER, {"role": "assistant", "thinking": "hm", "reasoning": "other", "content": "so"}],
-    "parts": [{"role": "user", "content": [{"type": "text", "text": "hello"}, {"type": "image"}]}],
-    "wide": [USER, USER, USER, USER],
-}
+CASES = json.loads((Path(__file__).parent / "family_cases.json").read_text(encoding="utf-8"))
+TOOLS: list[dict[str, Any]] = CASES["tools"]
+CONVERSATIONS: dict[str, list[dict[str, Any]]] = CASES["conversations"]
+USER = CONVERSATIONS["one"][0]
+CALL = CONVERSATIONS["calls"][1]["tool_calls"][0]
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "prompted": {"add_generation_prompt": True},
@@ -244,22 +221,6 @@ def test_tokenize_fn_asks_the_same_template(families: dict[str, Family]) -> None
         assert tokenize([USER], add_generation_prompt=prompted) == want
 
 
-def test_a_render_is_cut_at_a_text_that_stands_there_once(families: dict[str, Family]) -> None:
-    """Elsewhere nothing says which place was meant, and the ids of the whole are the answer."""
-    family = families["chatml"]
-    tokenize = family.tokenize_fn()
-    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
-    once = tokenize.rendered(said, "Zephyr", add_generation_prompt=True, ids=True).ids
-    assert family.decode(once).startswith("Zephyr")
-    assert family.decode(tokenize(said, add_generation_prompt=True)).endswith(family.decode(once))
-    for words in ("A Zephyr?", "Why?"):
-        asked = [*said[:-1], {"role": "user", "content": words}]
-        text = "Zephyr" if words != "Why?" else "nowhere"
-        assert tokenize.rendered(asked, text, add_generation_prompt=True, ids=True).ids == tokenize(
-            asked, add_generation_prompt=True
-        )
-
-
 def with_notes(family: Family) -> tuple[Family, list[str]]:
     """Return a family, and the list to which it adds each text that it encodes."""
     encoded: list[str] = []
@@ -273,17 +234,6 @@ def with_notes(family: Family) -> tuple[Family, list[str]]:
             return family.tokenizer.get_added_tokens_decoder()
 
     return evolve(family, tokenizer=cast("Tokenizer", Noting())), encoded
-
-
-@pytest.mark.parametrize("since", ["Zephyr", "nowhere", None])
-def test_a_text_is_returned_with_its_ids(families: dict[str, Family], since: str | None) -> None:
-    tokenize = families["chatml"].tokenize_fn()
-    said = [USER, {"role": "assistant", "content": "Zephyr"}, {"role": "user", "content": "Why?"}]
-    found = tokenize.rendered(said, since, add_generation_prompt=True, ids=True)
-    ids = tokenize(said, add_generation_prompt=True)
-    assert found.text == tokenize.text(said, add_generation_prompt=True)
-    assert (found.ids == ids) is (since != "Zephyr")
-    assert tokenize.rendered(said, since, add_generation_prompt=True, ids=False) == Rendered(found.text)
 
 
 def test_new_messages_of_a_known_case_are_encoded_once(families: dict[str, Family]) -> None:
@@ -312,18 +262,24 @@ def test_a_text_that_renders_are_cut_at_is_encoded_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", ["{% for m in messages %}{{ m.content }}{% endfor %}", CLOSED])
-@given(words=st.sampled_from(("lo", "o", "\u0301", " lo", "\nlo", "<eos>", "<eos>lo", "")) | st.text())
+@given(words=st.sampled_from(("lo", "o", "\u0301", " lo", "\nlo", "<eos>", "<eos>lo", "", "hel")) | st.text())
 def test_a_cut_render_has_the_ids_that_it_has_in_one_piece(
     tmp_path_factory: pytest.TempPathFactory, template: str, words: str
 ) -> None:
-    """Where a text meets what follows it, a tokenizer may make one id of both."""
+    """Where a text meets what follows it, a tokenizer may make one id of both.
+
+    Where the text stands twice or nowhere, the ids are those of the whole.
+    """
     folder = tmp_path_factory.getbasetemp() / f"cut{len(template)}"
     family = load(folder if folder.exists() else tiny_folder(folder, template))
     said = [USER, {"role": "assistant", "content": "hel"}, {"role": "user", "content": words}]
     text = family.text(said, add_generation_prompt=True)
     cut = text[text.index("hel") :] if text.count("hel") == 1 else text
-    found = family.tokenize_fn().rendered(said, "hel", add_generation_prompt=True, ids=True)
-    assert found == Rendered(text, family.encode(cut))
+    found = partial(family.tokenize_fn().rendered, said, add_generation_prompt=True)
+    assert found("hel", ids=True) == Rendered(text, family.encode(cut))
+    for since in (None, "nowhere"):
+        assert found(since, ids=True) == Rendered(text, family.encode(text))
+    assert found("hel", ids=False) == Rendered(text)
 
 
 def test_a_refusal_names_the_file_the_line_and_the_reason(families: dict[str, Family]) -> None:
@@ -392,12 +348,6 @@ def test_messages_that_are_no_messages_are_the_callers_mistake(
 ) -> None:
     with pytest.raises(InputError, match=name):
         families["chatml"].text(messages)
-
-
-@pytest.mark.parametrize("tools", [{"name": "look"}, "look", [print], 3])
-def test_tools_that_are_no_objects_are_the_callers_mistake(tools: Any, families: dict[str, Family]) -> None:
-    with pytest.raises(InputError, match="tools"):
-        families["chatml"].tokenize_fn(tools=tools)
 
 
 def test_half_a_surrogate_pair_is_the_callers_mistake(families: dict[str, Family]) -> None:
@@ -497,58 +447,15 @@ def test_stops_come_from_the_generation_config_or_the_end_token(
     assert [family.decode([one]) for one in family.stop_ids] == stops
 
 
-ADDED = {"content": "<eos>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
-TOKEN_FILES: dict[str, dict[str, Any]] = {
-    "null": {"tokenizer_config__json": {**CONFIG, "bos_token": None}},
-    "as objects": {"tokenizer_config__json": {**CONFIG, "eos_token": {"__type": "AddedToken", **ADDED}}},
-    "in a map": {
-        "special_tokens_map__json": {"eos_token": {**ADDED, "content": "<pad>"}, "pad_token": "<pad>"},
-    },
-    "a map that is too old": {
-        "tokenizer_config__json": {**CONFIG, "added_tokens_decoder": {"1": {**ADDED, "special": True}}},
-        "special_tokens_map__json": {"eos_token": "<pad>"},
-    },
-    "of its own name": {
-        "tokenizer_config__json": {**CONFIG, "image_token": "<image>", "boi_token": "<think>"}
-    },
-    "named in a dict": {
-        "tokenizer_config__json": {**CONFIG, "extra_special_tokens": {"image_token": "<image>"}}
-    },
-    "unnamed": {"tokenizer_config__json": {**CONFIG, "additional_special_tokens": ["<think>", "the"]}},
-    "words of the vocabulary": {
-        "tokenizer_config__json": {**CONFIG, "eos_token": "the", "pad_token": "user"}
-    },
-    "strips": {
-        "tokenizer_config__json": {
-            **CONFIG,
-            "added_tokens_decoder": {"1": {**ADDED, "lstrip": True, "rstrip": True, "special": True}},
-        }
-    },
-    "new": {
-        "tokenizer_config__json": {
-            **CONFIG,
-            "added_tokens_decoder": {
-                "326": {**ADDED, "content": "<new>"},
-                "327": {**ADDED, "content": "<last>"},
-            },
-        }
-    },
-    "older files": {"added_tokens__json": {"<new>": 326, "<last>": 327}},
-    "older and special": {
-        "added_tokens__json": {"<new>": 326},
-        "special_tokens_map__json": {"mask_token": "<new>"},
-    },
-    "split": {"tokenizer_config__json": {**CONFIG, "split_special_tokens": True}},
-}
 SHOWN = (
     "{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ image_token }}{{ boi_token }}{{ messages[0].content }}"
 )
 SPELLED = "the user <new> said <eos>  to a fox<think> <last>, so <pad><image>"
 
 
-@pytest.mark.parametrize("case", TOKEN_FILES)
+@pytest.mark.parametrize("case", CASES["token_files"])
 def test_tokens_are_those_of_transformers(tmp_path: Path, case: str) -> None:
-    path = tiny_folder(tmp_path, SHOWN, **TOKEN_FILES[case])
+    path = tiny_folder(tmp_path, SHOWN, **CASES["token_files"][case])
     family, tokenizer = load(path), reference(path)
     messages = [{"role": "user", "content": SPELLED}]
     assert rendered(family, messages) == expected(tokenizer, messages)
@@ -556,23 +463,22 @@ def test_tokens_are_those_of_transformers(tmp_path: Path, case: str) -> None:
     assert family.vocab_size == len(tokenizer)
 
 
-def test_no_token_is_put_around_a_text(tmp_path: Path) -> None:
-    path = tiny_folder(tmp_path, CHATML)
-    family = load(path)
-    family.tokenizer.post_processor = TemplateProcessing(single="<bos> $0", special_tokens=[("<bos>", 0)])
-    family.tokenizer.save(str(path / "tokenizer.json"))
-    assert rendered(load(path), [USER]) == expected(reference(path), [USER])
-    assert 0 not in load(path).ids([USER])
+BEGINS = TemplateProcessing(single="<bos> $0", special_tokens=[("<bos>", 0)])
+TRAINED: dict[str, Callable[[Tokenizer], None]] = {
+    "beginning": lambda tokenizer: setattr(tokenizer, "post_processor", BEGINS),
+    "truncation": lambda tokenizer: tokenizer.enable_truncation(3),
+    "padding": lambda tokenizer: tokenizer.enable_padding(length=500),
+}
 
 
-def test_truncation_and_padding_of_the_training_are_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", TRAINED)
+def test_what_the_training_kept_in_the_tokenizer_is_off(tmp_path: Path, kept: str) -> None:
     path = tiny_folder(tmp_path, CHATML)
     family = load(path)
-    family.tokenizer.enable_truncation(3)
-    family.tokenizer.enable_padding(length=500)
+    before = rendered(family, [USER])
+    TRAINED[kept](family.tokenizer)
     family.tokenizer.save(str(path / "tokenizer.json"))
-    assert rendered(load(path), [USER]) == expected(reference(path), [USER])
-    assert len(load(path).ids([USER])) > 3
+    assert rendered(load(path), [USER]) == expected(reference(path), [USER]) == before
 
 
 def test_a_family_does_not_change(folder: Path) -> None:

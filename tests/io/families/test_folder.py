@@ -13,6 +13,8 @@ from tito_core import InputError, TitoError
 from tito_io.families.family import Family
 from tito_io.families.folder import LARGEST_SETTINGS, LARGEST_TEMPLATE, LARGEST_TOKENIZER, FolderError
 
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json")
+
 
 def refused(path: Path, template: str | None = None) -> str:
     with pytest.raises(FolderError) as caught:
@@ -35,10 +37,6 @@ def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
 def test_a_missing_tokenizer(tmp_path: Path) -> None:
     write(tmp_path, {"chat_template.jinja": "x", "tokenizer_config.json": CONFIG})
     assert "tokenizer.json: is missing" in refused(tmp_path)
-
-
-def test_no_template_anywhere(tmp_path: Path) -> None:
-    assert "has no chat template: add chat_template.jinja" in refused(tiny_folder(tmp_path))
 
 
 def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> None:
@@ -67,11 +65,6 @@ def test_a_template_that_does_not_compile_names_its_line(tmp_path: Path, source:
     assert said in refused(tiny_folder(tmp_path, source))
 
 
-def test_a_broken_template_in_the_configuration_names_that_file(tmp_path: Path) -> None:
-    path = tiny_folder(tmp_path, **configured(chat_template="{% if %}"))
-    assert "tokenizer_config.json#chat_template:default, line 1" in refused(path)
-
-
 def test_a_broken_template_that_was_not_asked_for_harms_nobody(tmp_path: Path) -> None:
     files = {"chat_template__jinja": "F", "additional_chat_templates/rag__jinja": "{% if %}"}
     path = tiny_folder(tmp_path, **files)
@@ -79,15 +72,13 @@ def test_a_broken_template_that_was_not_asked_for_harms_nobody(tmp_path: Path) -
     assert "rag.jinja, line 1" in refused(path, "rag")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json"],
-)
+@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ('{"a": ', "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "not valid JSON"),
         ("[1]", "must hold an object, not a list"),
         (b"\xff\xfe{", "not a UTF-8 text, at byte 0"),
     ],
@@ -131,39 +122,38 @@ def test_several_templates_and_no_default(tmp_path: Path) -> None:
     assert load(path, "chat").text([{"role": "user"}]) == "C"
 
 
-@pytest.mark.parametrize("value", [3, [3], {"default": 3}, [{"name": "default"}], [{"template": "x"}, "y"]])
-def test_a_template_of_another_type(tmp_path: Path, value: Any) -> None:
-    assert "chat_template must be a string" in refused(
-        tiny_folder(tmp_path, **configured(chat_template=value))
-    )
+GONE = "names the token '<gone>', which is not in tokenizer.json"
+MALFORMED_TOKENS: tuple[Any, ...] = ([], {"x": "<eos>"}, {"1": {}}, {"1": 3}, {"1": {"content": 3}})
+MALFORMED = "a token in the configuration is malformed"
+NO_TEXT = "chat_template must be a string"
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "said"),
     [
-        {"eos_token": "<gone>"},
-        {"image_token": "<gone>"},
-        {"extra_special_tokens": ["<gone>"]},
-        {"extra_special_tokens": {"image_token": "<gone>"}},
-        {"additional_special_tokens": ["<gone>"]},
-        {"pad_token": {"__type": "AddedToken", "content": "<gone>"}},
+        ({"chat_template": None}, "has no chat template: add chat_template.jinja"),
+        ({"chat_template": "{% if %}"}, "tokenizer_config.json#chat_template:default, line 1"),
+        *(
+            ({"chat_template": value}, NO_TEXT)
+            for value in (3, [3], {"default": 3}, [{"name": "default"}], [{"template": "x"}, "y"])
+        ),
+        ({"eos_token": "<gone>"}, GONE),
+        ({"image_token": "<gone>"}, GONE),
+        ({"extra_special_tokens": ["<gone>"]}, GONE),
+        ({"extra_special_tokens": {"image_token": "<gone>"}}, GONE),
+        ({"additional_special_tokens": ["<gone>"]}, GONE),
+        ({"pad_token": {"__type": "AddedToken", "content": "<gone>"}}, GONE),
+        (
+            {"added_tokens_decoder": {"7": {"content": "<eos>", "special": True}}},
+            "'<eos>' is 7 in the configuration, and in tokenizer.json 1",
+        ),
+        *(({"added_tokens_decoder": decoder}, MALFORMED) for decoder in MALFORMED_TOKENS),
+        ({"fix_mistral_regex": True}, "fix_mistral_regex"),  # which only transformers makes
     ],
 )
-def test_a_token_that_the_vocabulary_does_not_have(tmp_path: Path, config: dict[str, Any]) -> None:
-    said = refused(tiny_folder(tmp_path, "x", **configured(**config)))
-    assert "names the token '<gone>', which is not in tokenizer.json" in said
-
-
-def test_a_token_that_has_another_id(tmp_path: Path) -> None:
-    decoder = {"7": {"content": "<eos>", "special": True}}
-    said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
-    assert "'<eos>' is 7 in the configuration, and in tokenizer.json 1" in said
-
-
-@pytest.mark.parametrize("decoder", [[], {"x": "<eos>"}, {"1": {}}, {"1": 3}, {"1": {"content": 3}}])
-def test_a_malformed_token(tmp_path: Path, decoder: Any) -> None:
-    said = refused(tiny_folder(tmp_path, "x", **configured(added_tokens_decoder=decoder)))
-    assert "a token in the configuration is malformed" in said
+def test_a_configuration_that_cannot_be_used(tmp_path: Path, config: dict[str, Any], said: str) -> None:
+    template = None if "chat_template" in config else "x"
+    assert said in refused(tiny_folder(tmp_path, template, **configured(**config)))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +176,7 @@ def test_malformed_stops(tmp_path: Path, stops: Any, said: str) -> None:
     assert f"generation_config.json: {said}" in refused(path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "generation_config.json"],
-)
+@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("value", ["{}", "[1, {}]", '{{"a": {}}}'])
 def test_a_number_that_python_does_not_read(tmp_path: Path, name: str, value: str) -> None:
     """Python limits the digits of the numbers that it reads, with an error that names no file."""
@@ -198,10 +185,6 @@ def test_a_number_that_python_does_not_read(tmp_path: Path, name: str, value: st
     said = refused(path)
     assert f"{name}: has a number of thousands of digits, and ids end at 4294967295" in said
     assert len(said) < 300
-
-
-def test_a_fix_that_only_transformers_makes_is_not_left_out_in_silence(tmp_path: Path) -> None:
-    assert "fix_mistral_regex" in refused(tiny_folder(tmp_path, "x", **configured(fix_mistral_regex=True)))
 
 
 def linked(folder: Path, name: str, target: Path) -> Path:
@@ -268,12 +251,6 @@ def test_a_file_of_gigabytes_is_not_read(tmp_path: Path, name: str, largest: int
     with (path / name).open("wb") as file:
         file.truncate(1 << 40)  # no byte of it is on the disk
     assert f"{name}: has more than {largest} bytes" in refused(path)
-
-
-def test_settings_that_nest_deeply_are_refused(tmp_path: Path) -> None:
-    path = tiny_folder(tmp_path, "x")
-    (path / "tokenizer_config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
-    assert "tokenizer_config.json: not valid JSON" in refused(path)
 
 
 def test_a_pattern_of_the_tokenizer_that_takes_too_long_is_an_error_and_no_panic(tmp_path: Path) -> None:

@@ -107,20 +107,16 @@ def test_the_file_of_another_rendering_is_not_taken_for_this_one(cache: ProfileC
 
 @pytest.mark.parametrize(
     "body",
-    ["", "{", "[1]", "null", "{}", '{"suffix": [-1]}', "[" * 100_000, "9" * 5000, "\ud800"],
+    [
+        *("", "{", "[1]", "null", "{}", '{"suffix": [-1]}', "[" * 100_000, "9" * 5000, "\ud800"),
+        *(json.dumps({**to_data(PROFILE), **other}) for other in ({"version": 99}, {"unknown": 1})),
+    ],
     ids=lambda body: body[:12].encode("ascii", "replace").decode(),
 )
-def test_another_programs_file_with_a_checksum_that_fits(file: Path, cache: ProfileCache, body: str) -> None:
+def test_a_file_of_another_program_or_version_with_a_checksum_that_fits(
+    file: Path, cache: ProfileCache, body: str
+) -> None:
     content = body.encode(errors="surrogatepass")
-    file.write_bytes(head(KEY, content) + b"\n" + content)
-    assert cache.find(KEY) is None
-
-
-def test_a_profile_of_another_version_is_missing(file: Path, cache: ProfileCache) -> None:
-    content = json.dumps({**to_data(PROFILE), "version": 99}).encode()
-    file.write_bytes(head(KEY, content) + b"\n" + content)
-    assert cache.find(KEY) is None
-    content = json.dumps({**to_data(PROFILE), "unknown": 1}).encode()
     file.write_bytes(head(KEY, content) + b"\n" + content)
     assert cache.find(KEY) is None
 

@@ -8,60 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.io.families.template_texts import TEXTS
 from tests.io.families.test_template import NOON
 from tito_core import TemplateRefused
 from tito_io.families.folder import Source
 from tito_io.families.recorded_reads import MessageReads, RecordingDict
 from tito_io.families.template import ChatTemplate
-
-
-def each(body: str) -> str:
-    """Return a template that writes each message."""
-    return f"{{% for m in messages %}}{body}{{% endfor %}}"
-
-
-def calls(body: str) -> str:
-    """Return a template that writes each tool call."""
-    return each(f"{{% for c in m.tool_calls or [] %}}{body}{{% endfor %}}")
-
-
-TEMPLATES = (
-    each("{{ m.role }}: {{ m['content'] }};"),
-    each("{{ m.get('name', '-') }}{{ m.get('content') }}"),
-    each("{% if 'name' in m %}{{ m.name.x }}{% else %}{{ m.content }}{% endif %}"),
-    each("{{ m }}"),
-    "{{ messages }}",
-    "{{ messages | tojson }}",
-    "{{ messages | tojson(indent=2) }}{{ messages[0] | tojson(sort_keys=true) }}",
-    "{{ messages[0] == messages[-1] }}{{ messages[0] != {'role': 'user'} }}{{ messages[0] in messages[1:] }}",
-    each("{{ m | length }}{{ m | list }}"),
-    each("{% for key in m %}{{ key }}{% endfor %}"),
-    each("{% for key, value in m.items() %}{{ key }}={{ value }}{% endfor %}"),
-    each("{{ m.keys() | list }}{{ m.values() | list }}{{ m | dictsort }}"),
-    each("{{ m.copy() }}{{ dict(m) }}{{ dict(m, x=1) | length }}{{ namespace(**m).role }}"),
-    "{{ messages | map(attribute='role') | join }}{{ messages | selectattr('name', 'defined') | list }}",
-    "{{ messages | groupby('role') | length }}{{ messages | map(attribute='content') | unique | list }}",
-    each("{% if m %}{{ m is mapping }}{{ m is iterable }}{{ m is string }}{% endif %}"),
-    each("{{ '%(role)s' % m }}{{ '{role}'.format_map(m) }}{{ m ~ '' }}{{ m | string }}"),
-    each("{{ m['na' ~ 'me'] }}{{ m | attr('content') }}{{ m[m.role] }}"),
-    calls("{{ c.function.name }}{{ c.id }}"),
-    calls("{{ c | tojson }}"),
-    calls("{{ c.function }}"),
-    calls(
-        "{% if c.function %}{{ c.function.arguments.x }}{% set c = c.function %}{% endif %}{{ c.arguments }}"
-    ),
-    "{% macro of(m) %}{{ m.content | trim }}{{ varargs }}{% endmacro %}{{ of(messages[0], messages[-1]) }}",
-    "{{ messages[0] + messages[1] }}",
-    "{{ {messages[0]: 1} }}",
-    "{{ messages[0] < messages[-1] }}",
-    "{{ messages[0].role.upper() }}{{ messages | first }}{{ messages | last | length }}",
-    "{{ messages[0].content.x.y }}",
-    "{% set m = messages[-1] %}{{ m['content'] if m.role == 'user' else raise_exception(m.name) }}",
-    "{{ messages[0].update({'role': 1}) }}",
-    "{{ messages[0]._reads }}{{ messages[0].__class__ }}{{ messages[0].get.__self__ }}",
-    each("{{ loop.index }}{{ loop.last }}{{ loop.length }}{{ loop.previtem.role }}{{ loop.depth0 }}"),
-    each("{{ loop.changed(m.role) }}{{ loop.revindex0 }}{{ loop.nope }}{{ loop }}"),
-)
 
 CALLS = st.fixed_dictionaries(
     {},
@@ -91,7 +43,7 @@ def text(template: ChatTemplate, messages: list[Any]) -> str:
         return f"refused: {refused}"
 
 
-@pytest.mark.parametrize("source", TEMPLATES)
+@pytest.mark.parametrize("source", TEXTS["readers"])
 @settings(max_examples=10)
 @given(conversations=st.lists(CONVERSATIONS, min_size=2, max_size=5))
 def test_equal_reads_make_equal_renders(source: str, conversations: list[list[dict[str, Any]]]) -> None:

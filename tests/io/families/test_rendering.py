@@ -217,22 +217,15 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_model_has_another_profile(
-    kind: str, change: str, folder: Path, probing: Probe, cache: Path
-) -> None:
-    make(kind, folder).profile()
-    tiny_folder(folder, **CHANGES[change])
-    make(kind, folder).profile()
-    assert probing.asked == 2
-    assert len(list(cache.iterdir())) == 2
-
-
-def test_where_the_model_lies_does_not_matter(
-    kind: str, folder: Path, probing: Probe, tmp_path: Path
+def test_another_model_has_another_profile_and_a_copy_has_the_same(
+    kind: str, change: str, folder: Path, probing: Probe, cache: Path, tmp_path: Path
 ) -> None:
     make(kind, folder).profile()
     make(kind, tiny_folder(tmp_path / "copy", CHATML)).profile()
     assert probing.asked == 1
+    tiny_folder(folder, **CHANGES[change])
+    make(kind, folder).profile()
+    assert probing.asked == len(list(cache.iterdir())) == 2
 
 
 def test_another_library_has_another_profile(
@@ -270,23 +263,19 @@ def test_tighter_limits_have_a_profile_of_their_own(folder: Path, probing: Probe
 def test_a_date_in_the_template_counts_and_the_hour_does_not(
     kind: str, tmp_path: Path, probing: Probe
 ) -> None:
+    """Also in a process that outlives the day."""
     folder = tiny_folder(tmp_path / "dated", DATED)
-    first = make(kind, folder).profile()
-    assert make(kind, folder, now=NOON + timedelta(hours=11)).profile() == first
-    assert probing.asked == 1
-    make(kind, folder, now=NOON + timedelta(days=1)).profile()
-    assert probing.asked == 2
-
-
-def test_a_process_that_outlives_the_day_asks_again(kind: str, tmp_path: Path, probing: Probe) -> None:
-    family = make(kind, tiny_folder(tmp_path / "dated", DATED))
-    today = [NOON]
-    family = attrs.evolve(family, clock=lambda: today[0])
+    now = [NOON]
+    family = attrs.evolve(make(kind, folder), clock=lambda: now[0])
     first, suffix = family.profile(), family.suffix()
+    now[0] += timedelta(hours=11)
     assert family.profile() is first
-    today[0] += timedelta(days=1)
+    assert make(kind, folder, now=now[0]).profile() == first
+    assert probing.asked == 1
+    now[0] = NOON + timedelta(days=1)
     assert family.profile() is not first
     assert family.suffix() == suffix
+    make(kind, folder, now=now[0]).profile()
     assert probing.asked == 2
 
 
@@ -407,7 +396,10 @@ def test_equal_arguments_give_one_bridge(kind: str, folder: Path) -> None:
     family = make(kind, folder)
     one = family.bridge(tools=TOOLS)
     assert family.bridge(tools=[dict(TOOLS[0])], policy=Policy()) is one
-    assert len({id(one), id(family.bridge()), id(family.bridge(tools=TOOLS, policy=KEEPING))}) == 3
+    others = (family.bridge(), family.bridge(tools=TOOLS, policy=KEEPING), family.bridge(spans=False))
+    assert len({id(one), *map(id, others)}) == 4
+    assert family.bridge(spans=False) is others[2]
+    assert (one.spans, others[2].spans) == (True, False)
     assert one.policy == Policy()
     assert one.stop_ids == family.stop_ids
     assert one.suffix == family.suffix(tools=TOOLS)
@@ -488,9 +480,3 @@ def test_what_a_family_gives_its_bridges_cannot_be_given_again(kind: str, folder
     wrong: Any = {name: []}
     with pytest.raises(InputError, match=rf"^{name}: the family sets it itself"):
         make(kind, folder).bridge(**wrong)
-
-
-def test_a_bridge_without_spans_is_another_bridge(kind: str, folder: Path) -> None:
-    family = make(kind, folder)
-    assert family.bridge(spans=False) is family.bridge(spans=False) is not family.bridge()
-    assert not family.bridge(spans=False).spans

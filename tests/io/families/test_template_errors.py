@@ -13,25 +13,12 @@ from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tests.io.families.family_folder import reference, tiny_folder
+from tests.io.families.template_texts import TEXTS
 from tito_core import TemplateRefused, suffix_ids
 from tito_io.families import Family
 from tito_io.families.template_errors import template_refusal
 
 USER = {"role": "user", "content": "hello"}
-BROKEN = {
-    "raise_exception": ("{{ raise_exception('no tools here') }}", "TemplateError: no tools here"),
-    "a missing variable": ("{{ missing.name }}", "UndefinedError"),
-    "a sum": ("{{ messages[0].content + 1 }}", "TypeError"),
-    "a method": ("{{ messages[0].content.index('zzz') }}", "ValueError"),
-    "a comparison": ("{{ messages | length < 'x' }}", "TypeError"),
-    "a filter": ("{{ messages | tojson(indent=messages) }}", "TypeError"),
-    "a format": ("{{ '{x}'.format() }}", "KeyError"),
-    "a division": ("{{ 1 // 0 }}", "ZeroDivisionError"),
-    "a macro": ("{% macro f(n) %}{{ n.x.y }}{% endmacro %}\n{{ f(1) }}", "UndefinedError"),
-    "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
-    "the sandbox": ("{{ messages.append(1) }}", "SecurityError"),
-    "an unknown filter": ("{% if messages %}{{ 1 | nothing_such }}{% endif %}", "TemplateRuntimeError"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("tokenizer"), "{{ messages[0].content }}")
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", TEXTS["failing"])
 def test_what_the_templates_code_raises_is_its_refusal(name: str, folder: Path) -> None:
-    source, said = BROKEN[name]
+    source, said = TEXTS["failing"][name]
     tokenize = Family.of(reference(folder), template="\n\n" + source).tokenize_fn()
     with pytest.raises(TemplateRefused, match=f"^chat template, line 3: {said}") as caught:
         tokenize([USER], add_generation_prompt=True)
@@ -105,31 +92,34 @@ OUTSIDE = (TypeError("x"), KeyError("x"), ValueError("x"), RuntimeError("x"), Ow
 PASSING = (MemoryError(), ConnectionError("gone"), TimeoutError("late"), FileNotFoundError("no file"))
 
 
-@pytest.mark.parametrize("error", [*OUTSIDE, *PASSING, jinja2.TemplateError("x")], ids=repr)
-def test_errors_outside_of_a_template_pass_through(error: Exception) -> None:
+OF_JINJA = jinja2.TemplateError("x")
+INTERRUPTS = (KeyboardInterrupt(), SystemExit(3))
+
+
+def asked(act: Callable[[], Any], **options: Any) -> list[int]:
+    return Family.of(Renderer(act), **options).tokenize_fn()([USER], add_generation_prompt=True)
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        *((raising(error), error) for error in (*OUTSIDE, *PASSING, OF_JINJA)),
+        *((in_a_template(raising(error)), error) for error in (*PASSING, *INTERRUPTS)),
+    ],
+    ids=repr,
+)
+def test_errors_outside_of_a_template_and_of_the_machine_pass_through(
+    act: Callable[[], Any], error: BaseException
+) -> None:
     with pytest.raises(type(error)) as caught:
-        Family.of(Renderer(raising(error))).tokenize_fn()([USER], add_generation_prompt=True)
+        asked(act)
     assert caught.value is error
 
 
-@pytest.mark.parametrize("error", PASSING, ids=repr)
-def test_memory_and_networks_fail_inside_of_a_template_as_well(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught:
-        Family.of(Renderer(in_a_template(raising(error)))).tokenize_fn()([USER], add_generation_prompt=True)
-    assert caught.value is error
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
-def test_an_interrupt_in_a_template_passes_through(error: BaseException) -> None:
-    with pytest.raises(type(error)):
-        Family.of(Renderer(in_a_template(raising(error)))).tokenize_fn()([USER], add_generation_prompt=True)
-
-
-@pytest.mark.parametrize("error", [*OUTSIDE[:-1], jinja2.TemplateError("x")], ids=repr)
+@pytest.mark.parametrize("error", [*OUTSIDE[:-1], OF_JINJA], ids=repr)
 def test_the_same_errors_in_a_template_are_refusals(error: Exception) -> None:
-    family = Family.of(Renderer(in_a_template(raising(error))))
     with pytest.raises(TemplateRefused, match="chat template, line 1"):
-        family.tokenize_fn()([USER], add_generation_prompt=True)
+        asked(in_a_template(raising(error)))
 
 
 def test_an_error_raised_from_a_refusal_is_one_and_a_later_error_is_not() -> None:
@@ -145,18 +135,17 @@ def test_an_error_raised_from_a_refusal_is_one_and_a_later_error_is_not() -> Non
         raise AssertionError
 
     with pytest.raises(TemplateRefused, match="KeyError: 'role'"):
-        Family.of(Renderer(lambda: act(wrapped=True))).tokenize_fn()([USER], add_generation_prompt=True)
+        asked(lambda: act(wrapped=True))
     with pytest.raises(RuntimeError, match="the handler failed"):
-        Family.of(Renderer(lambda: act(wrapped=False))).tokenize_fn()([USER], add_generation_prompt=True)
+        asked(lambda: act(wrapped=False))
 
 
 def test_a_renderer_without_a_template_names_its_refusals() -> None:
-    family = Family.of(Renderer(raising(OwnError("two users in a row"))), refusals=(OwnError,))
     with pytest.raises(TemplateRefused, match=r"^OwnError: two users in a row$"):
-        family.tokenize_fn()([USER], add_generation_prompt=True)
+        asked(raising(OwnError("two users in a row")), refusals=(OwnError,))
     refused = TemplateRefused("as it was said")
     with pytest.raises(TemplateRefused) as caught:
-        Family.of(Renderer(raising(refused))).tokenize_fn()([USER], add_generation_prompt=True)
+        asked(raising(refused))
     assert caught.value is refused
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.io.families.family_folder import tiny_folder
+from tests.io.families.template_texts import TEXTS
 from tests.model_folders import FAMILIES, NAMES
 from tito_core.questions import words_of
 from tito_io.client import InThread
@@ -21,45 +22,9 @@ COUNTS_FAILURES = (
 LOOP = "{%% for m in messages %%}%s{%% endfor %%}"
 
 
-@pytest.mark.parametrize(
-    ("inside", "words"),
-    [
-        ("{{ 'failed:' in m.content }}", ("failed:",)),
-        ("{{ 'failed:' not in m['content'] }}", ("failed:",)),
-        ("{{ m.content in ['yes', 'no'] }}", ("yes", "no")),
-        ("{{ m.content == 'stop' or 'go' != m.content }}", ("stop", "go")),
-        ("{{ m.content.startswith('Error') }}{{ m.content.endswith('!?') }}", ("Error", "!?")),
-        (
-            "{{ m.content.find('no') }}{{ m.content.count('never') }}{{ m.content.index('x') }}",
-            ("no", "never", "x"),
-        ),
-        ("{{ m.content.split('</think>')[-1] }}", ("</think>",)),
-        ("{{ m.content.replace('a b', '') | length }}{{ m.content | replace('c d', 'e') }}", ("a b", "c d")),
-        ("{{ 'bad' is in m.content }}{{ m.content is eq 'worse' }}", ("bad", "worse")),
-        ("{{ m.content | lower == 'off' }}", ("off", "OFF", "Off")),
-        ("{% set text = m.content %}{{ 'oh' in text }}", ("oh",)),
-        ("{% set text %}{{ m.content }}{% endset %}{{ 'oh' in text }}", ("oh",)),
-        ("{% set sign = 'fatal' %}{{ sign in m.content }}", ("fatal",)),
-        ("{% for sign in ['fatal', 'denied'] %}{{ sign in m.content }}{% endfor %}", ("fatal", "denied")),
-        ("{% set ns = namespace(t=m.content) %}{{ 'oh' in ns.t }}", ("oh",)),
-        ("{% for p in m.content %}{{ 'oh' in p.text }}{% endfor %}", ("oh",)),
-        ("{{ m.content.split() | select('equalto', 'oh') | list }}", ("oh",)),
-        ("{{ messages | selectattr('content', 'equalto', 'oh') | list }}", ("oh",)),
-        # Names of roles, types and keys are not what a message says.
-        ("{{ m.role == 'narrator' }}{{ m['role'] | upper == 'NARRATOR' }}", ()),
-        ("{% set role = m.role %}{{ role == 'narrator' }}{{ role == 'tool' }}", ()),
-        ("{% for p in m.content %}{{ p.type == 'picture' }}{{ 'image' in p }}{% endfor %}", ()),
-        ("{{ 'thinking' in m }}{{ m.thinking }}{{ 'note' in m }}{{ m.get('note') }}", ()),
-        ("{{ messages | selectattr('role', 'equalto', 'narrator') | list }}", ()),
-        ("{{ m.content == '' }}{{ m.content.split('\\n\\n') }}{{ ' ' in m.content }}", ()),
-        # The kernel itself looks for switches of reasoning.
-        ("{{ '/no_think' in m.content or '/think' in m.content }}", ()),
-        # Neither template arguments nor tools are messages.
-        ("{{ effort == 'high' }}{% for t in tools %}{{ 'slow' in t.description }}{% endfor %}", ()),
-    ],
-)
-def test_words_that_a_template_looks_for(inside: str, words: tuple[str, ...]) -> None:
-    assert words_in([LOOP % inside]) == words
+@pytest.mark.parametrize(("inside", "words"), TEXTS["words"])
+def test_words_that_a_template_looks_for(inside: str, words: list[str]) -> None:
+    assert words_in([LOOP % inside]) == tuple(words)
 
 
 def test_a_macro_looks_for_words_in_what_it_is_given() -> None:

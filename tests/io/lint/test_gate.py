@@ -63,16 +63,18 @@ def test_an_annotation_is_one_line_whatever_it_quotes() -> None:
     assert text == "::error file=a%3Ab%2Cc%0A.jinja,line=1,title=tito lint ODD_STOP::50%25%0D%0A::error::x\n"
 
 
-SARIF_KEYS = {
-    "ruleId",
-    "ruleIndex",
-    "level",
-    "message",
-    "locations",
-    "partialFingerprints",
-    "properties",
-    "suppressions",
-}
+SARIF_KEYS = frozenset(
+    [
+        "ruleId",
+        "ruleIndex",
+        "level",
+        "message",
+        "locations",
+        "partialFingerprints",
+        "properties",
+        "suppressions",
+    ]
+)
 """The keys of a result that are used; the schema of SARIF 2.1.0 allows these and no unknown ones."""
 
 

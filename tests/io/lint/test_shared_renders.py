@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.io.families.test_recorded_reads import CONVERSATIONS, TEMPLATES
+from tests.io.families.template_texts import TEXTS
+from tests.io.families.test_recorded_reads import CONVERSATIONS
 from tests.io.lint.lint_folders import EXACT, folder
 from tito_core import TemplateRefused
 from tito_io.families.family import Family
@@ -44,7 +45,7 @@ def said(render: Any, messages: Sequence[Any]) -> str:
         return f"refused: {refused}"
 
 
-@pytest.mark.parametrize("source", [*TEMPLATES, "{{ messages | pprint }}"])
+@pytest.mark.parametrize("source", [*TEXTS["readers"], "{{ messages | pprint }}"])
 @settings(max_examples=6)
 @given(conversations=st.lists(CONVERSATIONS, min_size=1, max_size=6))
 def test_a_shared_render_is_that_of_the_conversation(
