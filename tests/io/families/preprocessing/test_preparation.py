@@ -38,71 +38,30 @@ def calling(arguments: Any = "{}", **more: Any) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("engine", "of_user", "of_tool", "in_lists"),
+    ("engine", "joined", "in_lists", "absent", "absent_in_lists"),
     [
-        ("vllm", "one\ntwo", "one\ntwo", "one\ntwo"),
-        ("sglang", "one two", "one two", "one two"),
-        ("dynamo", "one\ntwo", "one\ntwo", [ONE, TWO]),
-        ("llamacpp", "one\ntwo", "one\ntwo", [ONE, TWO]),
-        ("lmdeploy", "one\ntwo", "one\ntwo", "one\ntwo"),
-        ("tensorrt-llm", "one\ntwo", "one\ntwo", "one\ntwo"),
-        ("transformers", [ONE, TWO], [ONE, TWO], [ONE, TWO]),
+        ("vllm", "one\ntwo", "one\ntwo", "", []),
+        ("sglang", "one two", "one two", "", ""),
+        ("dynamo", "one\ntwo", [ONE, TWO], "absent", "absent"),
+        ("llamacpp", "one\ntwo", [ONE, TWO], "", [{"type": "text", "text": ""}]),
+        ("lmdeploy", "one\ntwo", "one\ntwo", "", ""),
+        ("tensorrt-llm", "one\ntwo", "one\ntwo", "", ""),
+        ("transformers", [ONE, TWO], [ONE, TWO], "absent", "absent"),
     ],
 )
-def test_text_parts_are_joined(engine: str, of_user: Any, of_tool: Any, in_lists: Any) -> None:
-    """`in_lists` is a tool result, where the template takes lists."""
-    assert content(engine, {"role": "user", "content": [ONE, TWO]}) == of_user
-    result = {"role": "tool", "content": [ONE, TWO]}
-    assert [content(engine, result, source) for source in (TEXTS, LISTS)] == [of_tool, in_lists]
-
-
-@pytest.mark.parametrize(
-    ("engine", "in_texts", "in_lists"),
-    [
-        ("vllm", "", []),
-        ("sglang", "", ""),
-        ("dynamo", "absent", "absent"),
-        ("llamacpp", "", [{"type": "text", "text": ""}]),
-        ("lmdeploy", "", ""),
-        ("tensorrt-llm", "", ""),
-        ("transformers", "absent", "absent"),
-    ],
-)
-def test_a_call_without_a_content_has_what_the_engine_gives_it(
-    engine: str, in_texts: Any, in_lists: Any
+def test_texts_are_joined_and_a_call_without_a_content_has_what_the_engine_gives_it(
+    engine: str, joined: Any, in_lists: Any, absent: Any, absent_in_lists: Any
 ) -> None:
+    """`in_lists` is a tool result, where the template takes lists."""
+    assert content(engine, {"role": "user", "content": [ONE, TWO]}) == joined
+    result = {"role": "tool", "content": [ONE, TWO]}
+    assert [content(engine, result, source) for source in (TEXTS, LISTS)] == [joined, in_lists]
     for message in (calling(), calling(content=None)):
-        assert [content(engine, message, source) for source in (TEXTS, LISTS)] == [in_texts, in_lists]
+        assert [content(engine, message, one) for one in (TEXTS, LISTS)] == [absent, absent_in_lists]
 
 
 def test_a_result_without_a_content_is_a_text_in_vllm_also_where_the_template_takes_lists() -> None:
     assert content("vllm", {"role": "tool", "tool_call_id": "a"}, LISTS) == ""
-
-
-@pytest.mark.parametrize(
-    ("engine", "roles", "first"),
-    [
-        ("vllm", ["system", "user", "user"], "a\n\nb"),
-        ("llamacpp", ["system", "user", "system", "user"], "a"),
-        ("sglang", ["system", "user", "developer", "user"], "a"),
-        ("transformers", ["system", "user", "developer", "user"], "a"),
-    ],
-)
-def test_what_a_developer_says_moves_in_vllm(engine: str, roles: list[str], first: str) -> None:
-    talk = (("system", "a"), ("user", "q"), ("developer", "b"), ("user", "r"))
-    found = given(engine, *({"role": role, "content": text} for role, text in talk))
-    assert ([one["role"] for one in found], found[0]["content"]) == (roles, first)
-    if engine == "vllm":
-        named = given(engine, {"role": "developer", "content": "b"}, source="{{ 'developer' }}" + TEXTS)
-        assert named[0]["role"] == "developer"
-
-
-def test_dynamo_moves_late_system_texts_where_the_template_refuses_them() -> None:
-    late = "{% for m in messages %}{% if m.role == 'system' and loop.index0 %}{{ raise_exception('late') }}"
-    talk = [{"role": role, "content": role} for role in ("system", "system", "user", "system")]
-    found = given("dynamo", *talk, source=f"{late}{{% endif %}}{{{{ m.content }}}}{{% endfor %}}")
-    expected = [("system", "system\n\nsystem"), ("user", "user"), ("user", "system")]
-    assert [(one["role"], one["content"]) for one in found] == expected
 
 
 @pytest.mark.parametrize(
