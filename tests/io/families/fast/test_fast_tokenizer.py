@@ -182,6 +182,11 @@ def test_a_damaged_certificate_is_missing(folder: Path, fast: Any, cache: Path, 
     assert file.read_bytes() == whole
 
 
+def split_special_tokens(folder: Path) -> None:
+    config = folder / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("{", '{"split_special_tokens": true, ', 1))
+
+
 @pytest.mark.parametrize("changed", ["version", "code", "template", "vocabulary", "split"])
 def test_a_certificate_of_something_else_is_missing(
     changed: str, folder: Path, fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,14 +206,12 @@ def test_a_certificate_of_something_else_is_missing(
         tokenizer.add_tokens([AddedToken("<new>")])
         tokenizer.save(str(folder / "tokenizer.json"))
     else:
-        config = folder / "tokenizer_config.json"
-        config.write_text(config.read_text().replace("{", '{"split_special_tokens": true, ', 1))
+        split_special_tokens(folder)
     assert certified_again(folder, fast)
 
 
 def test_special_tokens_are_split_where_the_folder_says_so(folder: Path, fast: Any) -> None:
-    config = folder / "tokenizer_config.json"
-    config.write_text(config.read_text().replace("{", '{"split_special_tokens": true, ', 1))
+    split_special_tokens(folder)
     text = "<|im_start|>user"
     family = Family.load(folder, fast=True)
     assert use_of(family).off is None
