@@ -15,9 +15,9 @@ An adapter is a package `tito_io/engines/NAME/` that imports no other adapter:
   `_vocabulary_size`, `limits`, `length_key` and `needs_max_tokens`; for images, `_check_media` and
   `_sample_with_media`.
 
-`registry.py` and `ENGINES` in `cli/options.py` get the adapter's name; the import contracts in
-`pyproject.toml` list the adapters that may not import each other. `tests/io/engines/test_http_engine.py`
-holds a complete small adapter.
+For a server that answers ids and no text by one route, `ids_server.py` leaves a table and a reader to write.
+It is registered by a row in `names.py`, and one in `tests/io/engines/routes.py`, which holds it to the laws
+of all engines. `tests/io/engines/test_http_engine.py` holds a complete small adapter.
 """
 
 from __future__ import annotations

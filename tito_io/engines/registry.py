@@ -57,7 +57,7 @@ class EngineOptions:
         return self.base_url
 
     def folder(self, engine: str, why: str) -> Family | None:
-        """Return the model's folder; raises `InputError` where there is none, and one is needed."""
+        """Return the model's folder; raises `InputError` where one is needed and was not passed."""
         if self.family is None and why:
             raise InputError(f"--engine {engine} needs --family: {why}, so that is done here")
         return self.family
@@ -124,5 +124,5 @@ def make_engine(name: str, address: EngineOptions) -> Engine:
             "--api-key (or TITO_API_KEY) has a space, a line's end or a letter that no header can carry: "
             "was more copied than the key?"
         )
-    made = {"embedded": _embedded, "miles": _miles}.get(name)
-    return _adapter(name, address) if made is None else made(address)
+    factory = {"embedded": _embedded, "miles": _miles}.get(name)
+    return _adapter(name, address) if factory is None else factory(address)
