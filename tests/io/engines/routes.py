@@ -51,6 +51,8 @@ class Route:
             turn is; `stream` where turns come whole.
         unread: Names of values in an answer that say again what others say, and are not compared.
         parses: Whether the message is made of the ids here.
+        echoes: Whether a request asks for the prompt's ids, which come back until they were right once; None
+            where none, or each, does.
     """
 
     adapter: type[HttpEngine]
@@ -60,6 +62,7 @@ class Route:
     lacks: Collection[str] = ()
     unread: Collection[str] = ()
     parses: bool = True
+    echoes: Callable[[Mapping[str, Any]], bool] | None = None
 
 
 @attrs.define
@@ -72,6 +75,7 @@ class Served:
         change: Changes the values of an answer, events or the one body, with the end mark of a stream.
         context: The most ids of prompt and completion.
         prompts: The prompts of the requests for turns.
+        echoes: Of each, whether it asked for the prompt's ids.
     """
 
     route: Route
@@ -79,6 +83,7 @@ class Served:
     change: Change | None = None
     context: int = CONTEXT
     prompts: list[list[int]] = attrs.field(factory=list)
+    echoes: list[bool] = attrs.field(factory=list)
 
     async def __call__(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request."""
@@ -87,6 +92,7 @@ class Served:
         if request.url.path != self.route.path or prompt is None or "logit_bias" in body:
             return self.route.server(self.turns[0], self.context)(request)
         self.prompts.append(prompt)
+        self.echoes.append(self.route.echoes is not None and self.route.echoes(body))
         turns = self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
         response = self.route.server(turns, self.context)(request)
         if self.change is None:
@@ -181,7 +187,9 @@ def vllm_route(route: str, path: str, made: Made, shown: str, **more: Any) -> Ro
                 )
                 for turn in turns
             ]
-            return vllm_server.serving(vllm_server.several(*answers))(request, body)
+            response = vllm_server.serving(vllm_server.several(*answers))(request, body)
+            told = [_as_asked(one, body, path) for one in values(response)]
+            return written(told, streamed=_streams(response))
 
         mock = vllm_server.Mock({path: answered, **_own_tokenizer("prompt")})
         mock.answers["/v1/models"] = {"data": [{**vllm_server.CARD, "max_model_len": context}]}
@@ -189,7 +197,30 @@ def vllm_route(route: str, path: str, made: Made, shown: str, **more: Any) -> Ro
 
     # The names of tokens are compared only where they are ids.
     unread = ("total_tokens", "text_offset", "top_logprobs", "tokens", "token")
-    return Route(adapter=VLLM, path=path, server=server, options={"route": route}, unread=unread, **more)
+    return Route(
+        adapter=VLLM,
+        path=path,
+        server=server,
+        options={"route": route},
+        unread=unread,
+        echoes=lambda body: bool(body.get("return_token_ids")),
+        **more,
+    )
+
+
+def _as_asked(value: Any, body: Mapping[str, Any], path: str) -> Any:
+    """Return a body or an event with the ids that were asked for; some in names of tokens."""
+    lists = bool(body.get("return_token_ids"))
+    for holder in () if value == DONE else (value, *value["choices"]):
+        ids, logprobs = holder.get("token_ids"), holder.get("logprobs") or {}
+        names = [f"token_id:{index}" for index in ids or ()] if body.get("return_tokens_as_token_ids") else []
+        if names and "tokens" in logprobs:
+            logprobs["tokens"] = names
+        for entry, name in zip(logprobs.get("content") or (), names, strict=False):
+            entry["token"] = name
+        for name in () if lists else ("prompt_token_ids", *(("token_ids",) * (path != vllm.GENERATE))):
+            holder.pop(name, None)
+    return value
 
 
 def _own_tokenizer(text_key: str) -> dict[str, Any]:
@@ -211,6 +242,10 @@ def _own_tokenizer(text_key: str) -> dict[str, Any]:
 # SGLang.
 
 
+def _sglang_echoes(body: Mapping[str, Any]) -> bool:
+    return any(body.get(name) for name in ("return_prompt_token_ids", "return_input_ids_in_sglext"))
+
+
 def _sglang_generated(body: Any, turns: Sequence[Script]) -> Any:
     def item(turn: Script, place: int, upto: int) -> dict[str, Any]:
         end = {"type": turn.finish, "matched": turn.stop}
@@ -218,7 +253,8 @@ def _sglang_generated(body: Any, turns: Sequence[Script]) -> Any:
         made = sglang_server.generated(
             some.ids,
             finish=end,
-            prompt=_prompt(body),
+            prompt=_prompt(body) if body["return_prompt_token_ids"] else None,
+            prompt_tokens=len(_prompt(body)),
             text=turn.text if upto == len(turn.ids) else some.text,
             output_token_logprobs=[list(pair) for pair in zip(some.logprobs, some.ids, strict=True)],
         )
@@ -244,7 +280,12 @@ def _sglang_choices(body: Any, turns: Sequence[Script], *, chat: bool) -> Any:
             said |= {"text": turn.text, "logprobs": logprobs}
         make = sglang_server.chatted if chat else sglang_server.completed
         (made,) = make(turn.ids, **said)["choices"]
-        return {**made, "prompt_token_ids": _prompt(body)}
+        if body.get("return_meta_info"):
+            pairs = zip(turn.logprobs, turn.ids, strict=True)
+            made["meta_info"] = {"output_token_logprobs": [list(pair) for pair in pairs]}
+        held = "response_token_ids" if chat and not (_sglang_echoes(body) or body.get("stream")) else ""
+        made = {name: value for name, value in made.items() if name not in ("prompt_token_ids", held)}
+        return {**made, "prompt_token_ids": _prompt(body)} if _sglang_echoes(body) or not chat else made
 
     choices = [choice(turn, place) for place, turn in enumerate(turns)]
     sampled = sum(len(turn.ids) for turn in turns)
@@ -262,11 +303,9 @@ def _sglang_pieces(answer: dict[str, Any], turns: Sequence[Script], *, chat: boo
         piece = {name: value for name, value in choice.items() if name not in held}
         yield {"choices": [{**piece, "delta": choice["message"]} if chat else piece]}
     if chat:
-        prompt = answer["choices"][0]["prompt_token_ids"]
-        yield {
-            "choices": [],
-            "sglext": {"input_ids": prompt, "output_ids": [list(one.ids) for one in turns]},
-        }
+        prompt = answer["choices"][0].get("prompt_token_ids")
+        extra = {"output_ids": [list(one.ids) for one in turns]}
+        yield {"choices": [], "sglext": {**extra, "input_ids": prompt} if prompt else extra}
 
 
 def sglang_route(
@@ -316,7 +355,14 @@ def dynamo_route(route: str, path: str, **more: Any) -> Route:
     unread = ("total_tokens", "tokens", "token", "text_offset", "kv_cache_hit", "finished")
     lacks = ("n", "streamed n")
     return Route(
-        adapter=dynamo.Dynamo, path=path, server=server, options=options, unread=unread, lacks=lacks, **more
+        adapter=dynamo.Dynamo,
+        path=path,
+        server=server,
+        options=options,
+        unread=unread,
+        lacks=lacks,
+        echoes=lambda body: "prompt_token_ids" in body["nvext"]["extra_fields"],
+        **more,
     )
 
 
@@ -379,12 +425,16 @@ ROUTES: Mapping[str, Route] = {
     "vllm generate": vllm_route("generate", vllm.GENERATE, vllm_server.generate_answer, "text"),
     "vllm chat": vllm_route("chat", vllm.CHAT, vllm_server.chat_answer, "content", parses=False),
     "vllm tokens": vllm_route("tokens", vllm.TOKENS, vllm_server.chat_answer, "content", parses=False),
-    "sglang generate": sglang_route("generate", "/generate", _sglang_generated),
+    "sglang generate": sglang_route("generate", "/generate", _sglang_generated, echoes=_sglang_echoes),
     "sglang completions": sglang_route(
         "completions", "/v1/completions", lambda *given: _sglang_choices(*given, chat=False)
     ),
     "sglang chat": sglang_route(
-        "chat", "/v1/chat/completions", lambda *given: _sglang_choices(*given, chat=True), parses=False
+        "chat",
+        "/v1/chat/completions",
+        lambda *given: _sglang_choices(*given, chat=True),
+        parses=False,
+        echoes=_sglang_echoes,
     ),
     "dynamo chat": dynamo_route("chat", dynamo.CHAT, parses=False),
     "dynamo completions": dynamo_route("completions", dynamo.COMPLETIONS),

@@ -289,6 +289,71 @@ async def test_a_server_that_saw_another_prompt_is_refused(route: Route, *, stre
             await asked(Served(route, change=instead(values)), Heard() if streamed else None)
 
 
+TRUSTED = {name: one for name, one in ROUTES.items() if one.echoes is not None}
+TRUSTING = pytest.mark.parametrize("route", TRUSTED.values(), ids=TRUSTED)
+
+
+async def several(served: Served, count: int, *, streamed: bool) -> list[Reply | InvalidReplyError]:
+    """Return what comes of some turns of one engine."""
+    found: list[Reply | InvalidReplyError] = []
+    async with served.engine() as engine:
+        for _ in range(count):
+            try:
+                found.append(await engine.from_ids(IDS, Sampling(), watch=Heard() if streamed else None))
+            except InvalidReplyError as error:
+                found.append(error)
+    return found
+
+
+def second(change: Change) -> Change:
+    """Return what changes the second answer alone."""
+    seen: list[int] = []
+
+    def changed(found: list[Any]) -> list[Any] | httpx2.Response:
+        seen.append(1)
+        return change(found) if len(seen) == 2 else found
+
+    return changed
+
+
+@TRUSTING
+@STREAMED
+async def test_a_route_that_repeated_a_prompt_need_not_do_so_again(route: Route, *, streamed: bool) -> None:
+    served = Served(route)
+    for reply in await several(served, 3, streamed=streamed):
+        assert isinstance(reply, Reply)
+        assert tuple(reply.prompt_ids) == tuple(IDS)
+        assert numbers(reply) == (YES.ids, YES.logprobs, "stop")
+    assert served.echoes == [True, False, False]
+
+
+@TRUSTING
+@STREAMED
+async def test_a_refused_reply_ends_that_trust(route: Route, *, streamed: bool) -> None:
+    def miscounted(found: list[Any]) -> list[Any]:
+        for path, value in list(places(found, route.unread)):
+            found = put(found, path, len(IDS) - 1) if value == len(IDS) else found
+        return found
+
+    served = Served(route, change=second(miscounted))
+    replies = await several(served, 4, streamed=streamed)
+    assert [isinstance(one, Reply) for one in replies] == [True, False, True, True]
+    assert "22 counted prompt ids for 23 prompt ids" in str(replies[1])
+    assert served.echoes == [True, False, True, False]
+
+
+@TRUSTING
+@STREAMED
+async def test_another_prompt_that_comes_back_unasked_is_refused(route: Route, *, streamed: bool) -> None:
+    other = await right_answer(route, streamed=streamed)
+    for path in [path for path, value in places(other, ()) if value == list(IDS)]:
+        other = put(other, path, [*IDS[:-1], IDS[-1] + 1])
+    served = Served(route, change=second(instead(other)))
+    _, refused = await several(served, 2, streamed=streamed)
+    assert f"equal up to position {len(IDS) - 1}" in str(refused)
+    assert served.echoes == [True, False]
+
+
 @EACH
 @STREAMED
 async def test_counts_of_sampled_ids_that_do_not_agree_are_refused(route: Route, *, streamed: bool) -> None:

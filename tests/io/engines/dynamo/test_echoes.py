@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.io.engines.dynamo.dynamo_server import Turn, mocked
-from tito_io.engines.protocol import Delta, InvalidReplyError, Rendering, Sampling
+from tito_io.engines.protocol import InvalidReplyError, Rendering, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -38,22 +38,6 @@ def engine_of(route: Any, *turns: Turn) -> Any:
 def echoes(mock: Any) -> list[bool]:
     """Return of each request whether the frontend is to repeat its prompt."""
     return ["prompt_token_ids" in body["nvext"]["extra_fields"] for _, body in mock.asked]
-
-
-async def nothing(_: Delta) -> None:
-    """Watch."""
-
-
-@pytest.mark.parametrize("watch", [None, nothing], ids=["whole", "streamed"])
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_frontend_that_repeated_a_prompt_need_not_do_so_again(route: str, watch: Any) -> None:
-    engine, mock = engine_of(route)
-    for _ in range(3):
-        reply = await engine.from_ids(LONGER, Sampling(), watch=watch)
-        assert (reply.prompt_ids, reply.completion_ids, reply.logprobs) == (LONGER, (7, 8), (-0.5, -0.5))
-    assert echoes(mock) == [True, False, False]
-    given = [body.get("prompt") or body["nvext"]["token_data"] for _, body in mock.asked]
-    assert given == [list(LONGER)] * 3
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -89,15 +73,6 @@ async def test_a_turn_that_another_worker_went_on_with_is_whole(route: str) -> N
     assert (reply.prompt_ids, reply.completion_ids) == (LONGER, (7, 8))
     assert "migrated" in " ".join(reply.notices)
     assert echoes(mock) == [True, False]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_frontend_that_repeats_another_prompt_is_an_error_each_time(route: str) -> None:
-    engine, mock = engine_of(route, Turn(nvext={"prompt_token_ids": [1]}))
-    for _ in range(2):
-        with pytest.raises(InvalidReplyError, match="other prompt ids than were sent"):
-            await engine.from_ids(LONGER, Sampling())
-    assert echoes(mock) == [True, True]
 
 
 async def test_a_frontend_that_never_repeats_is_asked_each_time() -> None:

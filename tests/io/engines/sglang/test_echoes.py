@@ -92,18 +92,6 @@ async def nothing(_: Delta) -> None:
     """Watch."""
 
 
-@pytest.mark.parametrize("watch", [None, nothing], ids=["whole", "streamed"])
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_route_that_repeated_a_prompt_need_not_do_so_again(route: str, watch: Any) -> None:
-    engine, mock = engine_of(route)
-    for _ in range(3):
-        reply = await engine.from_ids(LONGER, Sampling(), watch=watch)
-        assert (reply.prompt_ids, reply.completion_ids, reply.logprobs) == (LONGER, (7, 8), (-0.5, -0.5))
-        assert reply.usage.prompt_tokens == 6
-    assert echoes(mock, route) == [True, False, False]
-    assert [body["input_ids"] for body in mock.bodies(PATHS[route])] == [list(LONGER)] * 3
-
-
 async def test_a_chat_that_has_ids_in_lists_alone_repeats_every_prompt() -> None:
     engine, mock = mocked({CHAT: chat(tells=False)}, route="chat")
     for _ in range(2):
@@ -148,37 +136,6 @@ async def test_a_server_that_repeats_nothing_is_trusted_for_its_count_alone(rout
         else:
             await engine.from_ids(LONGER, Sampling())
     assert echoes(mock, route) == [True, True]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_another_count_of_the_prompt_is_an_error_and_shakes_the_trust(route: str) -> None:
-    counts = iter([6, 5, 6, 6])
-
-    def spoil(answer: dict[str, Any], _: bool) -> None:
-        (answer.get("usage") or answer["meta_info"])["prompt_tokens"] = next(counts)
-
-    engine, mock = engine_of(route, spoil)
-    await engine.from_ids(LONGER, Sampling())
-    with pytest.raises(InvalidReplyError, match="5 counted prompt ids for 6 prompt ids"):
-        await engine.from_ids(LONGER, Sampling())
-    await engine.from_ids(LONGER, Sampling())
-    await engine.from_ids(LONGER, Sampling())
-    assert echoes(mock, route) == [True, False, True, False]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("asked", [True, False])
-async def test_another_prompt_than_was_sent_is_an_error_asked_for_or_not(route: str, asked: bool) -> None:
-    def spoil(answer: dict[str, Any], echo: bool) -> None:
-        holder = answer["choices"][0] if route == "chat" else answer
-        if echo is asked:
-            holder["prompt_token_ids"] = [4, 5, 6, 7, 8, 1]
-
-    engine, _ = engine_of(route, spoil)
-    if not asked:
-        await engine.from_ids(LONGER, Sampling())
-    with pytest.raises(InvalidReplyError, match="equal up to position 5"):
-        await engine.from_ids(LONGER, Sampling())
 
 
 async def test_messages_have_their_ids_come_back_each_time() -> None:

@@ -89,18 +89,6 @@ async def nothing(_: Delta) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_a_route_that_repeated_a_prompt_need_not_do_so_again(route: str) -> None:
-    engine, mock = engine_of(route)
-    first = await engine.from_ids(LONGER[:3], Sampling())
-    second = await engine.from_ids(LONGER, Sampling())
-    assert echoes(mock, route) == [True, False]
-    assert [one.completion_ids for one in (first, second)] == [(7, 8), (7, 8)]
-    assert [one.logprobs for one in (first, second)] == [(-0.5, -0.5)] * 2
-    assert (second.prompt_ids, second.usage.prompt_tokens) == (LONGER, 6)
-    assert [sent(body) for body in mock.bodies(PATHS[route])] == [[4, 5, 6], list(LONGER)]
-
-
-@pytest.mark.parametrize("route", ROUTES)
 async def test_several_turns_have_their_own_ids(route: str) -> None:
     engine, mock = engine_of(route, n=3)
     for _ in range(2):
@@ -123,34 +111,6 @@ async def test_a_generate_route_that_repeats_nothing_is_asked_each_time() -> Non
     for _ in range(2):
         assert (await engine.from_ids(LONGER, Sampling())).completion_ids == (7, 8)
     assert echoes(mock, "generate") == [True, True]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_another_count_of_the_prompt_is_an_error_and_shakes_the_trust(route: str) -> None:
-    counted = iter([6, 5, 6, 6])
-
-    def spoil(answer: Any, _: Any) -> None:
-        answer["usage"]["prompt_tokens"] = next(counted)
-
-    engine, mock = engine_of(route, spoil=spoil)
-    await engine.from_ids(LONGER, Sampling())
-    with pytest.raises(InvalidReplyError, match="5 counted prompt ids for 6 prompt ids"):
-        await engine.from_ids(LONGER, Sampling())
-    await engine.from_ids(LONGER, Sampling())
-    await engine.from_ids(LONGER, Sampling())
-    assert echoes(mock, route) == [True, False, True, False]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_prompt_that_comes_back_unasked_is_looked_at(route: str) -> None:
-    def spoil(answer: Any, body: Any) -> None:
-        holder = answer["choices"][0] if route == "completions" else answer
-        holder["prompt_token_ids"] = sent(body) if body.get("return_token_ids") else [4, 5, 6, 7, 8, 1]
-
-    engine, _ = engine_of(route, spoil=spoil)
-    await engine.from_ids(LONGER, Sampling())
-    with pytest.raises(InvalidReplyError, match="equal up to position 5"):
-        await engine.from_ids(LONGER, Sampling())
 
 
 @pytest.mark.parametrize("route", ["completions", "chat", "tokens"])
