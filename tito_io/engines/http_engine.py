@@ -17,7 +17,7 @@ An adapter is a package `tito_io/engines/NAME/` that imports no other adapter:
 
 For a server that answers ids and no text by one route, `ids_server.py` leaves a table and a reader to write.
 It is registered by a row in `names.py`, and one in `tests/io/engines/routes.py`, which holds it to the laws
-of all engines. `tests/io/engines/test_http_engine.py` holds a complete small adapter.
+of all engines.
 """
 
 from __future__ import annotations

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import httpx2
 import pytest
 
-from tests.io.engines.dynamo.dynamo_server import Mock
-from tests.io.engines.dynamo.dynamo_server import Turn as DynamoTurn
-from tests.io.engines.lmdeploy import lmdeploy_server
+from tests.io.engines.dynamo import dynamo_server
+from tests.io.engines.routes import IDS, ROUTES, Route, Served
 from tests.io.engines.sglang import sglang_server
-from tests.io.engines.tensorrt_llm import tensorrt_llm_server
-from tests.io.engines.test_http_engine import Server, Small
+from tests.io.engines.vllm.vllm_server import PROMPT, Mock, chunks, completion_answer, events, serving
 from tito_core import InputError
 from tito_io.client.token_client import TokenClient
 from tito_io.dialects import Chat
-from tito_io.embedded import app, family
-from tito_io.engines.dynamo import Dynamo
-from tito_io.engines.http_engine import HttpEngine
-from tito_io.engines.lmdeploy import LMDeploy
+from tito_io.embedded import app
 from tito_io.engines.protocol import AbortedError, Delta, RequestError, Sampling
 from tito_io.engines.routing import REQUEST_HEADERS, SESSION_HEADERS, digest_name, routing_headers
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.requests import GENERATE
-from tito_io.engines.tensorrt_llm import TensorRTLLM
-from tito_io.engines.vllm import VLLM
+from tito_io.engines.vllm import COMPLETIONS, VLLM
 from tito_io.integrations.model_calls import ModelCalls
 
 pytestmark = pytest.mark.anyio
@@ -49,17 +42,10 @@ class Listening(httpx2.AsyncBaseTransport):
         return await self.transport.handle_async_request(request)
 
 
-Answering = Callable[[httpx2.Request], httpx2.Response]
-
-
-def small(server: Answering | None = None) -> tuple[Small, Listening]:
-    heard = Listening(httpx2.MockTransport(server or Server()))
-    return Small("http://small:1", transport=heard), heard
-
-
-def refusing(request: httpx2.Request) -> httpx2.Response:
-    """Refuse every turn."""
-    return Server()(request) if request.method == "GET" else httpx2.Response(400, json={"error": "no"})
+def listened(answer: Any = None) -> tuple[VLLM, Listening]:
+    """Return an engine at a server, and what that hears."""
+    heard = Listening(httpx2.MockTransport(Mock({COMPLETIONS: answer or serving(completion_answer())})))
+    return VLLM("http://mock:1", transport=heard), heard
 
 
 async def ignored(_: Delta) -> None:
@@ -73,9 +59,9 @@ def names(headers: httpx2.Headers) -> set[str | None]:
 
 @pytest.mark.parametrize("watch", [None, ignored])
 async def test_a_turn_names_its_conversation_and_its_request(watch: Any) -> None:
-    engine, heard = small()
+    engine, heard = listened()
     sampling = Sampling(max_tokens=2, conversation="game-7")
-    replies = [await engine.from_ids([1, 2], sampling, watch=watch) for _ in range(2)]
+    replies = [await engine.from_ids(PROMPT, sampling, watch=watch) for _ in range(2)]
     assert [names(one) for one in heard.headers] == [{"game-7"}] * 2
     sent = [{one[name] for name in REQUEST_HEADERS} for one in heard.headers]
     assert sent == [{reply.request_id} for reply in replies]
@@ -83,57 +69,32 @@ async def test_a_turn_names_its_conversation_and_its_request(watch: Any) -> None
     assert all(str(UUID(reply.request_id)) == reply.request_id for reply in replies), "as Dynamo demands"
 
 
-def adapters() -> dict[str, tuple[HttpEngine, Listening]]:
-    """Return every adapter in front of its strict server, and what that hears."""
-    servers: dict[str, Any] = {
-        "dynamo": Mock(DynamoTurn()),
-        "dynamo completions": Mock(DynamoTurn()),
-        "lmdeploy": lmdeploy_server.Server(),
-        "sglang": sglang_server.Mock({GENERATE: sglang_server.generated()}),
-        "tensorrt-llm": tensorrt_llm_server.Server(),
-    }
-    heard = {name: Listening(httpx2.MockTransport(server)) for name, server in servers.items()}
-    heard |= {"vllm": Listening(httpx2.ASGITransport(app()))}
-    at: dict[str, dict[str, Any]] = {
-        name: {"base_url": "http://mock", "transport": one} for name, one in heard.items()
-    }
-    engines: dict[str, HttpEngine] = {
-        "dynamo": Dynamo(**at["dynamo"]),
-        "dynamo completions": Dynamo(**at["dynamo completions"], route="completions"),
-        "lmdeploy": LMDeploy(**at["lmdeploy"], family=family()),
-        "sglang": SGLang(**at["sglang"]),
-        "tensorrt-llm": TensorRTLLM(**at["tensorrt-llm"], family=family()),
-        "vllm": VLLM(**at["vllm"]),
-    }
-    return {name: (engine, heard[name]) for name, engine in engines.items()}
-
-
-@pytest.mark.parametrize("name", sorted(adapters()))
-async def test_every_adapter_names_turns_alike(name: str) -> None:
-    engine, heard = adapters()[name]
-    sampling = Sampling(max_tokens=2, conversation="game-7")
-    reply = await engine.from_ids([4, 5, 6], sampling)
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+async def test_every_adapter_names_turns_alike(route: Route) -> None:
+    heard = Listening(httpx2.MockTransport(served := Served(route)))
+    async with served.engine(transport=heard) as engine:
+        reply = await engine.from_ids(IDS, Sampling(max_tokens=2, conversation="game-7"))
     assert names(heard.headers[-1]) == {"game-7"}
     assert {heard.headers[-1][one] for one in REQUEST_HEADERS} == {reply.request_id}
 
 
 async def test_a_turn_without_a_conversation_names_none() -> None:
-    engine, heard = small()
-    await engine.from_ids([1, 2], Sampling(max_tokens=2))
+    engine, heard = listened()
+    await engine.from_ids(PROMPT, Sampling(max_tokens=2))
     assert names(heard.headers[0]) == {None}
     assert heard.headers[0]["x-request-id"]
 
 
 async def test_errors_and_what_came_before_them_have_the_requests_id() -> None:
-    engine, heard = small(Server(finish_reason=None))
+    engine, heard = listened(events(*chunks(completion_answer(finish_reason=None))))
     with pytest.raises(AbortedError) as caught:
-        await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=ignored)
+        await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=ignored)
     assert caught.value.request_id == heard.headers[0]["x-request-id"]
     assert caught.value.partial is not None
     assert caught.value.partial.request_id == caught.value.request_id
-    engine, heard = small(refusing)
+    engine, heard = listened(httpx2.Response(400, json={"error": "no"}))
     with pytest.raises(RequestError) as refused:
-        await engine.from_ids([1], Sampling(max_tokens=2))
+        await engine.from_ids(PROMPT, Sampling(max_tokens=2))
     assert refused.value.request_id == heard.headers[0]["x-request-id"]
 
 
@@ -145,9 +106,9 @@ def test_names_that_some_router_refuses_are_replaced_by_a_digest(name: str) -> N
 
 @pytest.mark.parametrize("name", ["", 7, b"x"])
 async def test_what_is_no_name_is_refused_before_anything_is_sent(name: Any) -> None:
-    engine, heard = small()
+    engine, heard = listened()
     with pytest.raises(InputError, match="conversation"):
-        await engine.from_ids([1, 2], Sampling(max_tokens=2, conversation=name))
+        await engine.from_ids(PROMPT, Sampling(max_tokens=2, conversation=name))
     assert heard.headers == []
 
 
@@ -169,28 +130,25 @@ async def test_a_token_client_names_each_turn_of_a_conversation() -> None:
 async def test_the_worker_that_dynamo_names_is_read_back(watch: Any) -> None:
     """In the form of a real frontend 1.6.1 with `extra_fields: ["worker_id"]`."""
     named = {"prefill_worker_id": 11, "prefill_dp_rank": 0, "decode_worker_id": 12, "decode_dp_rank": 0}
-    mock = Mock(DynamoTurn(nvext={"worker_id": named}))
-    engine = Dynamo("http://mock:1", transport=httpx2.MockTransport(mock))
-    reply = await engine.from_ids([4, 5], Sampling(max_tokens=2), watch=watch)
-    assert reply.worker == "12"
-    plain = Dynamo("http://mock:1", transport=httpx2.MockTransport(Mock(DynamoTurn())))
-    assert (await plain.from_ids([4, 5], Sampling(max_tokens=2), watch=watch)).worker is None
+    for told, worker in ({"worker_id": named}, "12"), ({}, None):
+        engine, _ = dynamo_server.mocked(dynamo_server.Turn(nvext=told))
+        assert (await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=watch)).worker == worker
 
 
 @pytest.mark.parametrize("watch", [None, ignored])
 async def test_a_worker_that_an_answers_header_names_is_read_back(watch: Any) -> None:
     """As SMG's documentation has it: `x-smg-routed-worker-id` is the worker's address."""
 
-    def routed(request: httpx2.Request) -> httpx2.Response:
-        answer = Server()(request)
+    def routed(request: httpx2.Request, body: Any) -> httpx2.Response:
+        answer = serving(completion_answer())(request, body)
         answer.headers["X-SMG-Routed-Worker-Id"] = "http://w2:8000"
         return answer
 
-    engine, _ = small(routed)
-    reply = await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=watch)
+    engine, _ = listened(routed)
+    reply = await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=watch)
     assert reply.worker == "http://w2:8000"
-    engine, _ = small()
-    assert (await engine.from_ids([1, 2], Sampling(max_tokens=2), watch=watch)).worker is None
+    engine, _ = listened()
+    assert (await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=watch)).worker is None
 
 
 async def test_sglangs_rid_begins_with_the_conversations_name() -> None:
