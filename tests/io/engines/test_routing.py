@@ -11,13 +11,14 @@ import pytest
 
 from tests.io.engines.dynamo import dynamo_server
 from tests.io.engines.routes import IDS, ROUTES, Route, Served
+from tests.io.engines.scripted import Heard
 from tests.io.engines.sglang import sglang_server
 from tests.io.engines.vllm.vllm_server import PROMPT, Mock, chunks, completion_answer, events, serving
 from tito_core import InputError
 from tito_io.client.token_client import TokenClient
 from tito_io.dialects import Chat
 from tito_io.embedded import app
-from tito_io.engines.protocol import AbortedError, Delta, RequestError, Sampling
+from tito_io.engines.protocol import AbortedError, RequestError, Sampling
 from tito_io.engines.routing import REQUEST_HEADERS, SESSION_HEADERS, digest_name, routing_headers
 from tito_io.engines.sglang import SGLang
 from tito_io.engines.sglang.requests import GENERATE
@@ -48,16 +49,12 @@ def listened(answer: Any = None) -> tuple[VLLM, Listening]:
     return VLLM("http://mock:1", transport=heard), heard
 
 
-async def ignored(_: Delta) -> None:
-    """Look at nothing."""
-
-
 def names(headers: httpx2.Headers) -> set[str | None]:
     """Return the conversation's names in headers: one, where all routers learn the same."""
     return {headers.get(one) for one in SESSION_HEADERS}
 
 
-@pytest.mark.parametrize("watch", [None, ignored])
+@pytest.mark.parametrize("watch", [None, Heard()])
 async def test_a_turn_names_its_conversation_and_its_request(watch: Any) -> None:
     engine, heard = listened()
     sampling = Sampling(max_tokens=2, conversation="game-7")
@@ -88,7 +85,7 @@ async def test_a_turn_without_a_conversation_names_none() -> None:
 async def test_errors_and_what_came_before_them_have_the_requests_id() -> None:
     engine, heard = listened(events(*chunks(completion_answer(finish_reason=None))))
     with pytest.raises(AbortedError) as caught:
-        await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=ignored)
+        await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=Heard())
     assert caught.value.request_id == heard.headers[0]["x-request-id"]
     assert caught.value.partial is not None
     assert caught.value.partial.request_id == caught.value.request_id
@@ -126,7 +123,7 @@ async def test_a_token_client_names_each_turn_of_a_conversation() -> None:
     assert {one.reply.request_id for one in group.turns} == {heard.headers[-1]["x-request-id"]}
 
 
-@pytest.mark.parametrize("watch", [None, ignored])
+@pytest.mark.parametrize("watch", [None, Heard()])
 async def test_the_worker_that_dynamo_names_is_read_back(watch: Any) -> None:
     """In the form of a real frontend 1.6.1 with `extra_fields: ["worker_id"]`."""
     named = {"prefill_worker_id": 11, "prefill_dp_rank": 0, "decode_worker_id": 12, "decode_dp_rank": 0}
@@ -135,7 +132,7 @@ async def test_the_worker_that_dynamo_names_is_read_back(watch: Any) -> None:
         assert (await engine.from_ids(PROMPT, Sampling(max_tokens=2), watch=watch)).worker == worker
 
 
-@pytest.mark.parametrize("watch", [None, ignored])
+@pytest.mark.parametrize("watch", [None, Heard()])
 async def test_a_worker_that_an_answers_header_names_is_read_back(watch: Any) -> None:
     """As SMG's documentation has it: `x-smg-routed-worker-id` is the worker's address."""
 

@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.io.engines.scripted import Heard
 from tests.io.engines.sglang.sglang_server import chatted, completed, generated, mocked, stream, triples
-from tito_io.engines.protocol import Delta, InvalidReplyError, Rendering, Sampling
+from tito_io.engines.protocol import InvalidReplyError, Rendering, Sampling
 from tito_io.engines.sglang.requests import CHAT, COMPLETIONS, GENERATE
 
 pytestmark = pytest.mark.anyio
@@ -88,10 +89,6 @@ def echoes(mock: Any, route: str) -> list[bool]:
     return [asks(body) for body in mock.bodies(PATHS[route])]
 
 
-async def nothing(_: Delta) -> None:
-    """Watch."""
-
-
 async def test_a_chat_that_has_ids_in_lists_alone_repeats_every_prompt() -> None:
     engine, mock = mocked({CHAT: chat(tells=False)}, route="chat")
     for _ in range(2):
@@ -102,7 +99,7 @@ async def test_a_chat_that_has_ids_in_lists_alone_repeats_every_prompt() -> None
 @pytest.mark.parametrize("route", ROUTES)
 async def test_what_a_stream_proved_proves_nothing_of_a_turn_in_one_piece(route: str) -> None:
     engine, mock = engine_of(route)
-    for watch in (nothing, None, nothing, None):
+    for watch in (Heard(), None, Heard(), None):
         assert (await engine.from_ids(LONGER, Sampling(), watch=watch)).completion_ids == (7, 8)
     assert echoes(mock, route) == [True, True, False, False]
 

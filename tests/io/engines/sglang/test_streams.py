@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.io.engines.scripted import Heard
 from tests.io.engines.sglang.sglang_server import (
     PROMPT,
     Mock,
@@ -64,15 +65,11 @@ async def watched(
 ) -> tuple[list[Delta], Reply | EngineError]:
     """Return what was told of a stream of `/generate`, and what it came to."""
     engine, _ = mocked({GENERATE: stream(events, done=done)})
-    told: list[Delta] = []
-
-    async def watch(delta: Delta) -> None:
-        told.append(delta)
-
+    heard = Heard()
     try:
-        return told, await engine.from_ids(PROMPT, Sampling(**sampling), watch=watch)
+        return heard.deltas, await engine.from_ids(PROMPT, Sampling(**sampling), watch=heard)
     except EngineError as error:
-        return told, error
+        return heard.deltas, error
 
 
 @pytest.mark.parametrize("events", [CUMULATIVE, INCREMENTAL])
@@ -180,19 +177,15 @@ CHUNKS = [
 @pytest.mark.parametrize("by_ids", [True, False])
 async def test_trap_26_a_streamed_chat_says_its_ids_at_the_end_sglang(by_ids: bool) -> None:
     engine, mock = mocked({CHAT: stream(CHUNKS)}, route="chat")
-    told: list[Delta] = []
-
-    async def watch(delta: Delta) -> None:
-        told.append(delta)
-
+    heard = Heard()
     if by_ids:
-        reply = await engine.from_ids(PROMPT, Sampling(), watch=watch)
+        reply = await engine.from_ids(PROMPT, Sampling(), watch=heard)
     else:
-        reply = await engine.from_messages(HELLO, Rendering(), Sampling(), watch=watch)
+        reply = await engine.from_messages(HELLO, Rendering(), Sampling(), watch=heard)
     (body,) = mock.bodies(CHAT)
     refused = ("return_token_ids", "return_prompt_token_ids", "return_meta_info")
     assert not any(name in body for name in refused), "with `stream` each of them is a 400"
-    assert [(delta.ids, delta.text) for delta in told] == [((), "h"), ((), "i"), ((7, 8), "")]
+    assert [(delta.ids, delta.text) for delta in heard.deltas] == [((), "h"), ((), "i"), ((7, 8), "")]
     assert (reply.prompt_ids, reply.completion_ids) == (PROMPT, (7, 8))
     assert reply.logprobs == (-0.25, -0.5)
     assert (reply.text, reply.finish_reason, reply.stop_reason) == ("hi", "stop", 8)
@@ -209,12 +202,8 @@ async def test_trap_26_a_chat_in_one_piece_asks_for_its_ids_by_every_name_sglang
 
 async def test_a_chat_that_breaks_before_its_ids_has_none_to_keep() -> None:
     engine, _ = mocked({CHAT: stream(CHUNKS[:3], done=False)}, route="chat")
-
-    async def watch(_: Delta) -> None:
-        pass
-
     with pytest.raises(UnreachableError) as caught:
-        await engine.from_ids(PROMPT, Sampling(), watch=watch)
+        await engine.from_ids(PROMPT, Sampling(), watch=Heard())
     assert caught.value.partial is None
 
 

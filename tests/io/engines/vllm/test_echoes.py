@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.io.engines.scripted import Heard
 from tests.io.engines.vllm.vllm_server import (
     chat_answer,
     chunks,
@@ -82,10 +83,6 @@ def engine_of(route: Any, **options: Any) -> Any:
 def echoes(mock: Any, route: str) -> list[bool]:
     """Return of each request whether it has its prompt repeated."""
     return [bool(body.get("return_token_ids")) for body in mock.bodies(PATHS[route])]
-
-
-async def nothing(_: Delta) -> None:
-    """Watch."""
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -208,7 +205,7 @@ async def test_a_stream_that_breaks_keeps_the_ids_that_came(route: str) -> None:
     engine, mock = mocked({PATHS[route]: broken}, route=route)
     await engine.from_ids(LONGER, Sampling())
     with pytest.raises(EngineError) as caught:
-        await engine.from_ids(LONGER, Sampling(), watch=nothing)
+        await engine.from_ids(LONGER, Sampling(), watch=Heard())
     assert echoes(mock, route) == [True, False]
     assert caught.value.partial is not None
     assert caught.value.partial.completion_ids == (7,)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.io.engines.scripted import Heard
 from tests.io.engines.vllm.vllm_server import (
     PROMPT,
     completion_answer,
@@ -25,7 +26,6 @@ from tito_core import InputError
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_io.engines.protocol import (
     AuthenticationError,
-    Delta,
     InvalidReplyError,
     Rendering,
     RequestError,
@@ -49,10 +49,6 @@ CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 def generating(answer: Any, **options: Any) -> VLLM:
     """Return an engine whose generate route answers this."""
     return mocked({GENERATE: answer}, route="generate", **options)[0]
-
-
-async def ignore(_: Delta) -> None:
-    """Watch nothing."""
 
 
 async def test_ids_go_as_they_are_and_the_rest_in_its_place() -> None:
@@ -251,7 +247,7 @@ async def test_routing_keeps_its_bytes_and_kind(dtype: str, name: str, size: int
     answer["choices"][0]["routed_experts"] = saved(dtype, (4, 2, 3), data, version=version)
     reply = await generating(answer).from_ids(PROMPT, Sampling())
     assert reply.routed_experts == RoutedExperts(data=data, dtype=name, shape=(4, 2, 3))
-    streamed = await generating(events(answer)).from_ids(PROMPT, Sampling(), watch=ignore)
+    streamed = await generating(events(answer)).from_ids(PROMPT, Sampling(), watch=Heard())
     assert streamed.routed_experts == reply.routed_experts
 
 
@@ -327,7 +323,7 @@ def test_no_file_is_an_error_of_another_kind(content: bytes) -> None:
 async def test_trap_05_a_route_that_is_shut_is_left_for_another_and_told(answer: Any, watched: bool) -> None:
     engine, mock = mocked({GENERATE: answer, COMPLETIONS: serving(completion_answer())}, route="generate")
     for turns in (1, 2):
-        reply = await engine.from_ids(PROMPT, Sampling(), watch=ignore if watched else None)
+        reply = await engine.from_ids(PROMPT, Sampling(), watch=Heard() if watched else None)
         assert reply.completion_ids == (7, 8)
         assert reply.notices == (Notice.FELL_BACK,)
         assert engine.notices == {Notice.FELL_BACK: turns}

@@ -9,6 +9,7 @@ import httpx2
 import orjson
 import pytest
 
+from tests.io.engines.scripted import Heard
 from tests.io.engines.vllm.vllm_server import (
     PROMPT,
     chat_answer,
@@ -48,26 +49,6 @@ CALLED: dict[str, Any] = {
     "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
 }
 CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
-
-
-@attrs.define
-class Heard:
-    """Keeps what it is told."""
-
-    deltas: list[Delta] = attrs.field(factory=list)
-
-    async def __call__(self, delta: Delta) -> None:
-        self.deltas.append(delta)
-
-    def ids(self, index: int = 0) -> tuple[int, ...]:
-        return tuple(one for delta in self.deltas if delta.index == index for one in delta.ids)
-
-    def logprobs(self, index: int = 0) -> tuple[float | None, ...]:
-        found = [delta for delta in self.deltas if delta.index == index]
-        return tuple(value for delta in found for value in delta.logprobs or ())
-
-    def text(self, index: int = 0) -> str:
-        return "".join(delta.text for delta in self.deltas if delta.index == index)
 
 
 def answer_of(way: Way, ids: tuple[int, ...] = (7, 8), text: str = "hi", **parts: Any) -> dict[str, Any]:
@@ -119,9 +100,9 @@ async def test_a_streamed_reply_is_the_whole_one(way: Way, case: str, size: int)
     whole = await asked(engine, way, stop=("lo",))
     streamed = await asked(engine, way, heard, stop=("lo",))
     alike(streamed, whole)
-    assert heard.ids() == streamed.completion_ids == CASES[case]["ids"]
-    assert heard.logprobs() == streamed.logprobs
-    assert heard.text() == CASES[case].get("text", "hi")
+    assert heard.ids == streamed.completion_ids == CASES[case]["ids"]
+    assert heard.logprobs == streamed.logprobs
+    assert heard.text == CASES[case].get("text", "hi")
 
 
 @pytest.mark.parametrize("way", ["messages", "chat", "tokens"])
@@ -136,7 +117,7 @@ async def test_calls_come_in_pieces(way: Way) -> None:
     reply = await asked(engine_of(way, events(*found)), way, heard)
     assert reply.message is not None
     assert reply.message["tool_calls"] == CALLED["tool_calls"]
-    assert (reply.finish_reason, heard.ids()) == ("tool_calls", (7, 8, 9))
+    assert (reply.finish_reason, heard.ids) == ("tool_calls", (7, 8, 9))
 
 
 @pytest.mark.parametrize("way", ["completions", "generate"])
@@ -243,7 +224,7 @@ async def test_trap_03_a_chunk_without_ids_may_repeat_log_probabilities(way: Way
     found.insert(last, {**found[last], "choices": [again]})
     heard = Heard()
     reply = await asked(engine_of(way, events(*found)), way, heard)
-    assert reply.logprobs == heard.logprobs() == (-0.5,) * 3
+    assert reply.logprobs == heard.logprobs == (-0.5,) * 3
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -255,7 +236,7 @@ async def test_trap_03_of_repeated_log_probabilities_the_last_are_a_chunks_own(w
     found[last]["choices"][0]["logprobs"] = answer["choices"][0]["logprobs"]
     heard = Heard()
     reply = await asked(engine_of(way, events(*found)), way, heard)
-    assert reply.logprobs == heard.logprobs() == values
+    assert reply.logprobs == heard.logprobs == values
 
 
 @pytest.mark.parametrize("way", WAYS)
