@@ -32,7 +32,19 @@ OVERLONG = [
     "The input exceeds the configured limit.",
     "Invalid request: Your request exceeded model token limit: 131072",
     "Input length (3000 tokens) exceeds the maximum allowed length (2041 tokens).",
-    "max_tokens=9000 cannot be greater than max_model_len=2048.",
+    "max_tokens=9000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+    # vLLM's: of messages, in characters, of ids by its routes, of 0.17 and of 0.10
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input",
+    "This model's maximum context length is 2048 tokens. However, your prompt contains 90000 characters",
+    "Input length (3000) exceeds model's maximum context length (2048).",
+    "The decoder prompt (length 2100) is longer than the maximum model length of 2048. Make sure that",
+    "plus the number of requested output tokens (at least 1) is longer than the maximum model length of 20.",
+    "'max_tokens' or 'max_completion_tokens' is too large: 2048. This model's maximum context length is 2048",
+    "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens (2000 in the",
+    # SGLang's, and llama.cpp's
+    "The input (3000 tokens) is longer than the model's context length (2048 tokens).",
+    "Requested token count exceeds the model's maximum context length of 2048 tokens. You requested a total",
+    "the request exceeds the available context size, try increasing it",
 ]
 CODES = ["context_length_exceeded", "prompt_too_long", "exceed_context_size_error"]
 NEAR = [
@@ -98,6 +110,12 @@ def test_a_near_wording_is_another_refusal(message: str) -> None:
 )
 def test_a_text_that_repeats_the_request_decides_nothing(body: object) -> None:
     assert kind_of(body, 422) is RequestError
+
+
+async def test_it_is_known_in_an_answer_that_claims_success() -> None:
+    engine, _ = mocked({COMPLETIONS: {"error": {"message": OVERLONG[0], "code": 400}}})
+    with pytest.raises(OverlongError):
+        await engine.from_ids(PROMPT, Sampling())
 
 
 @pytest.mark.parametrize("content", [OVERLONG[0].encode(), orjson.dumps(OVERLONG[0])])

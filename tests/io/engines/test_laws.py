@@ -173,6 +173,18 @@ def turns_of(value: Any) -> list[Any]:
 
 
 @EACH
+async def test_turns_that_have_indexes_may_come_in_any_order(route: Route) -> None:
+    def reverse(found: list[Any]) -> list[Any]:
+        if "index" in turns_of(found[0])[0]:
+            turns_of(found[0]).reverse()
+        return found
+
+    if "n" not in route.lacks:
+        reply = await asked(Served(route, [[YES, NO]], reverse), sampling=Sampling(n=2))
+        assert [one.completion_ids for one in (reply, *reply.siblings)] == [YES.ids, NO.ids]
+
+
+@EACH
 async def test_a_number_of_turns_or_indexes_that_were_not_asked_for_are_refused(route: Route) -> None:
     if "n" in route.lacks:
         return
@@ -506,6 +518,19 @@ async def test_an_aborted_turn_goes_on_after_exactly_its_ids(route: Route, *, st
 
 
 ERROR = {"error": {"message": "boom", "type": "server_error", "param": None, "code": 500}}
+
+
+@STREAMING
+async def test_an_event_that_got_lost_is_missed(route: Route) -> None:
+    answer = await right_answer(route, streamed=True)
+    refused = 0
+    for place in range(len(answer)):
+        served = Served(route, change=instead([*answer[:place], *answer[place + 1 :]]))
+        try:
+            nothing_is_wrong(await asked(served, Heard()), YES)
+        except EngineError:
+            refused += 1
+    assert refused
 
 
 @STREAMING

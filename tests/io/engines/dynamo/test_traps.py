@@ -122,11 +122,6 @@ async def test_dynamo_trap_03_a_frontend_that_prompts_with_the_placeholder_is_fo
         await asked(Turn(drops_nvext=True), sent=(4, 5, 6, 7), seen=[] if streamed else None)
 
 
-async def test_dynamo_trap_03_other_prompt_ids_of_the_same_number_are_found_out() -> None:
-    with pytest.raises(InvalidReplyError, match="other prompt ids than were sent"):
-        await asked(Turn(nvext={"prompt_token_ids": [4, 5, 7]}, engine=None))
-
-
 @pytest.mark.parametrize("route", ROUTES)
 async def test_dynamo_trap_04_a_bias_that_has_no_effect_is_refused(route: Route) -> None:
     engine, mock = mocked(route=route)
@@ -163,16 +158,6 @@ async def test_dynamo_trap_06_the_end_is_an_id_and_no_text(streamed: bool) -> No
     assert reply.message is not None
     assert reply.message["content"] == ""
     assert reply.notices == ()
-
-
-async def test_dynamo_trap_06_ids_without_text_are_told_of() -> None:
-    seen: list[Delta] = []
-    await asked(Turn(ids=(7, 8, 9)), seen=seen)
-    assert [(delta.ids, delta.logprobs, delta.text) for delta in seen] == [
-        ((7,), (-0.5,), "hi"),
-        ((8,), (-0.5,), ""),
-        ((9,), (-0.5,), ""),
-    ]
 
 
 CUT = '<tool_call>\n{"name": "f'

@@ -15,9 +15,7 @@ from tito_io.engines.constraint import Constraint
 from tito_io.engines.llamacpp import LlamaCpp
 from tito_io.engines.llamacpp.engine import LlamaModel
 from tito_io.engines.llamacpp.requests import NEUTRAL, SAMPLERS
-from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import ModelLimits, Rendering, Sampling, UnsupportedError
-from tito_io.engines.registry import EngineOptions, make_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -166,16 +164,6 @@ async def test_a_stop_id_must_end_turns_of_the_server_by_itself() -> None:
     assert not server.answers
 
 
-async def test_images_are_refused_by_name() -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
-    server = Replayed([])
-    async with server.engine() as engine:
-        messages = [{"role": "user", "content": [image]}]
-        with pytest.raises(MediaUnsupportedError, match=r"llama\.cpp"):
-            await engine.from_messages(messages, Rendering(), Sampling(max_tokens=8))
-    assert not server.paths
-
-
 async def test_sizes_are_the_servers() -> None:
     async with Replayed([]).engine() as engine:
         assert await engine.limits() == ModelLimits(max_model_len=2048, vocab_size=4096)
@@ -213,10 +201,3 @@ async def test_the_models_name_is_compared_with_the_list(name: str, known: bool)
             return
         served = await engine.served()
         assert served == LlamaModel("a", 2048, vocab_size=4096, aliases=("b",))
-
-
-def test_the_command_line_needs_a_family() -> None:
-    with pytest.raises(InputError, match="needs --family"):
-        make_engine("llamacpp", EngineOptions(base_url="http://127.0.0.1:8080"))
-    made = make_engine("llamacpp", EngineOptions(base_url="http://127.0.0.1:8080", family=family()))
-    assert (type(made), made.name) == (LlamaCpp, "llamacpp")

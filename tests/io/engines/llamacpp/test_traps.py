@@ -6,8 +6,6 @@ A test a trap, on recorded answers. Those that need a running server, traps 11 a
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.io.engines.llamacpp.recorded import (
@@ -88,16 +86,6 @@ async def test_llamacpp_trap_05_progress_events_are_never_asked_for(key: str) ->
         await Replayed([]).engine().from_ids(PROMPT, Sampling(max_tokens=1, extra={key: True}))
 
 
-@pytest.mark.parametrize("index", [2**40, 2**32, 2**31, 4096, -1])
-async def test_llamacpp_trap_06_an_id_that_would_wrap_is_not_sent(index: int) -> None:
-    """The server evaluates 2**40 as the id 0."""
-    assert EXCHANGES["err.big_int"]["status"] == 200
-    server = Replayed([])
-    with pytest.raises(InputError, match="ids"):
-        await server.engine().from_ids([1, index], Sampling(max_tokens=1))
-    assert not server.requests
-
-
 async def test_llamacpp_trap_07_a_turn_of_nothing_is_no_reply() -> None:
     """An empty prompt is answered with status 200."""
     server = Replayed([])
@@ -155,14 +143,6 @@ async def test_llamacpp_trap_13_the_end_of_a_grammar_is_named() -> None:
     """A grammar ends at any end of the model: here not at the template's own."""
     reply, _ = await replayed("cmpl.emoji")
     assert (reply.stop_reason, END) == (TEXT_END, 4089)
-
-
-async def test_llamacpp_trap_14_turns_of_one_request_have_the_order_of_their_indexes() -> None:
-    one: Any = EXCHANGES["cmpl.n2"]
-    reply, _ = await replayed({**one, "response": one["response"][::-1]})
-    wanted = [tuple(turn["tokens"]) for turn in one["response"]]
-    assert [reply.completion_ids, *(turn.completion_ids for turn in reply.siblings)] == wanted
-    assert reply.usage.completion_tokens == 4
 
 
 async def test_llamacpp_trap_15_no_turn_goes_beyond_the_context() -> None:

@@ -340,19 +340,6 @@ async def test_a_route_that_does_not_exist_is_no_route() -> None:
         mocked(route="tokens")
 
 
-async def test_the_message_is_parsed_where_the_server_has_no_parser() -> None:
-    text = '<think>hm</think>hi<tool_call>{"name": "f", "arguments": {"a":1}}</tool_call>'
-    ids = (90, 104, 109, 91, 104, 105, 92, *map(ord, '{"name": "f", "arguments": {"a":1}}'), 93)
-    reply = await by_ids(generated(ids, text=text))
-    assert reply.message is not None
-    assert (reply.message["content"], reply.message["reasoning"]) == ("hi", "hm")
-    assert reply.message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
-    assert reply.finish_reason == "tool_calls"
-    engine, _ = mocked({GENERATE: generated(ids, text=text)})
-    plain = await engine.from_ids(PROMPT, Sampling(), Rendering())
-    assert plain.finish_reason == "stop", "without tools there is nothing to call"
-
-
 async def test_trap_33_special_tokens_are_asked_for_sglang() -> None:
     """A tag that is spelled beside one that was sampled: only the decoded ids between tell which is which."""
     text = '<tool_call><tool_call>{"name": "f", "arguments": {}}</tool_call>'

@@ -9,10 +9,8 @@ import pytest
 
 from tests.io.engines.vllm.vllm_server import PROMPT, mocked, refused
 from tito_core import TemplateRefused
-from tito_io.engines.errors import fault
 from tito_io.engines.protocol import (
     AuthenticationError,
-    EngineAnswer,
     EngineError,
     OverlongError,
     Rendering,
@@ -26,92 +24,6 @@ pytestmark = pytest.mark.anyio
 
 SAID = "the patient said 4711"
 HELLO = [{"role": "user", "content": SAID}]
-
-OVERLONG: dict[str, tuple[str, str | None]] = {
-    "by messages": (
-        """This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049
-        input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the
-        input prompt. (parameter=input_tokens, value=2049)""",
-        "input_tokens",
-    ),
-    "in characters": (
-        """This model's maximum context length is 2048 tokens. However, your prompt contains 90000 characters
-        (more than 81920 characters, which is the upper bound for 2048 input tokens).""",
-        None,
-    ),
-    "by ids on the chat route": (
-        "Input length (3000) exceeds model's maximum context length (2048).",
-        None,
-    ),
-    "by ids on the generate route": (
-        """The decoder prompt (length 2100) is longer than the maximum model length of 2048. Make sure that
-        `max_model_len` is no smaller than the number of text tokens.""",
-        None,
-    ),
-    "with one more to sample": (
-        """The decoder prompt (length 2048) plus the number of requested output tokens (at least 1) is longer
-        than the maximum model length of 2048. Make sure that `max_model_len` is no smaller than that.""",
-        None,
-    ),
-    "just full": (
-        "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)",
-        "max_tokens",
-    ),
-    "asked for more than the context": (
-        """max_tokens=9000 cannot be greater than max_model_len=2048. Please request fewer output tokens.
-        (parameter=max_tokens, value=9000)""",
-        "max_tokens",
-    ),
-    "0.17": (
-        """'max_tokens' or 'max_completion_tokens' is too large: 2048. This model's maximum context length is
-        2048 tokens and your request has 30 input tokens (2048 > 2048 - 30).""",
-        None,
-    ),
-    "0.10": (
-        """This model's maximum context length is 2048 tokens. However, you requested 2100 tokens (2000 in the
-        messages, 100 in the completion). Please reduce the length of the messages or completion.""",
-        None,
-    ),
-    "another engine's": (
-        "The input (3000 tokens) is longer than the model's context length (2048 tokens).",
-        None,
-    ),
-    "a third engine's": (
-        "the request exceeds the available context size, try increasing it",
-        None,
-    ),
-}
-
-
-def overlong(wording: str) -> tuple[str, str | None]:
-    """Return a wording on one line, and the parameter that it names."""
-    message, param = OVERLONG[wording]
-    return " ".join(message.split()), param
-
-
-@pytest.mark.parametrize("status", [400, 413, 422])
-@pytest.mark.parametrize("wording", OVERLONG)
-async def test_every_wording_of_a_full_context_is_known(wording: str, status: int) -> None:
-    message, param = overlong(wording)
-    engine, _ = mocked({CHAT: refused(message, status, param=param)})
-    with pytest.raises(OverlongError, match="shorten it") as caught:
-        await engine.from_messages(HELLO, Rendering(), Sampling(max_tokens=9))
-    assert caught.value.answer is not None
-    assert caught.value.answer.status == status
-
-
-@pytest.mark.parametrize("body", [{"message": "{}", "type": "x"}, {"error": "{}"}, {"detail": "{}"}])
-def test_it_is_known_in_every_envelope(body: dict[str, str]) -> None:
-    message = overlong("by ids on the chat route")[0]
-    filled = {key: value.format(message) for key, value in body.items()}
-    assert type(fault("POST http://h/", EngineAnswer(400, filled))) is OverlongError
-
-
-async def test_it_is_known_in_an_answer_that_claims_success() -> None:
-    inner = {"message": overlong("by ids on the chat route")[0], "code": 400}
-    engine, _ = mocked({COMPLETIONS: httpx2.Response(200, json={"error": inner})})
-    with pytest.raises(OverlongError):
-        await engine.from_ids(PROMPT, Sampling())
 
 
 async def test_a_conversation_about_full_contexts_is_none() -> None:

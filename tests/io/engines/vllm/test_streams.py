@@ -48,7 +48,6 @@ PATHS = {"messages": CHAT, "chat": CHAT, "tokens": TOKENS, "completions": COMPLE
 CALLED: dict[str, Any] = {
     "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
 }
-CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 
 
 def answer_of(way: Way, ids: tuple[int, ...] = (7, 8), text: str = "hi", **parts: Any) -> dict[str, Any]:
@@ -120,15 +119,6 @@ async def test_calls_come_in_pieces(way: Way) -> None:
     assert (reply.finish_reason, heard.ids) == ("tool_calls", (7, 8, 9))
 
 
-@pytest.mark.parametrize("way", ["completions", "generate"])
-async def test_a_streamed_call_is_parsed_from_the_whole(way: Way) -> None:
-    answer = answer_of(way, (92, 66, 93, 2), CALL)
-    reply = await asked(engine_of(way, serving(answer)), way, Heard())
-    assert reply.finish_reason == "tool_calls"
-    assert reply.message is not None
-    assert reply.message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": 1}'}
-
-
 # A stream that breaks.
 
 
@@ -176,16 +166,6 @@ async def test_trap_22_what_came_before_a_break_is_kept_for_every_turn(way: Way)
 
 
 # Chunks that do not hold together.
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_trap_01_a_chunk_that_was_dropped_with_its_ids_is_missed(way: Way) -> None:
-    found = chunks(answer_of(way, (7, 8, 9, 10)))
-    del found[2]
-    with pytest.raises(InvalidReplyError, match=r"4 .* for 3 sampled ids") as caught:
-        await asked(engine_of(way, events(*found)), way, Heard())
-    assert caught.value.partial is not None
-    assert len(caught.value.partial.completion_ids) == 3
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,7 +1,8 @@
 """Traps that servers set, one test or more for each; the numbers are those of the project's list of them.
 
-Others stand beside what they belong to: 1, 2, 3, 7, 16, 22, 40 and 41 in `test_vllm_streams.py`, 4, 5, 6 and
-14 in `test_vllm_generate.py`, 20 in `test_vllm_harmony.py`.
+Many others no engine's adapter may fall into: `tests/io/engines/test_laws.py` sets them to all. Those of
+streams stand in `test_streams.py`, of the generate route in `test_generate.py`, of harmony in
+`test_harmony.py`.
 """
 
 from __future__ import annotations
@@ -166,17 +167,6 @@ async def test_trap_24_media_never_go_by_ids() -> None:
 
 
 # All engines.
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_trap_38_a_turn_that_samples_nothing_is_a_turn(route: str) -> None:
-    for ids, finish in (((), "abort"), ((2,), "stop")):
-        parts = {"content": ""} if PATHS[route] in (CHAT, TOKENS) else {"text": ""}
-        answer = answer_of(route, ids, finish_reason=finish, **parts)
-        reply = await engine_of(route, answer)[0].from_ids(PROMPT, Sampling(stop=("x",)))
-        assert (reply.completion_ids, reply.finish_reason, reply.text) == (ids, finish, "")
-        assert reply.message is not None
-        assert not reply.message["content"]
 
 
 async def test_trap_39_every_turns_prompt_is_compared() -> None:
