@@ -34,6 +34,7 @@ from .protocol import (
     Sampling,
     ServerError,
     Watch,
+    chosen,
 )
 from .replies.output_parser import OutputParser, with_messages
 from .turn_parts import joined, joined_ids, output_parser, spelled
@@ -79,11 +80,7 @@ def as_on_abort(value: OnAbort | str) -> OnAbort:
     >>> as_on_abort("resume")
     <OnAbort.RESUME: 'resume'>
     """
-    try:
-        return OnAbort(value)
-    except ValueError:
-        names = ", ".join(repr(one.value) for one in OnAbort)
-        raise InputError(f"on_abort is {value!r:.60}: pass one of {names}") from None
+    return chosen(OnAbort, value, "on_abort")
 
 
 class AbortNotice(StrEnum):

@@ -173,6 +173,7 @@ class HttpEngine(Closing, Engine):
         vocab_size: How many ids there are; None where it is unknown.
         length_key: The key of a listed model under which the server states the context length.
         needs_max_tokens: Whether a request must state `max_tokens`, so that it or the context is needed.
+        listed: What reads an entry of the list of models.
         checks_name: Whether the list must show that `model` is the one that samples: requests need not name
             it.
     """
@@ -183,6 +184,7 @@ class HttpEngine(Closing, Engine):
     length_key: ClassVar[str] = "max_model_len"
     needs_max_tokens: ClassVar[bool] = True
     checks_name: ClassVar[bool] = False
+    listed: ClassVar[type[ServedModel]] = ServedModel
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class HttpEngine(Closing, Engine):
         """Return the models that the server lists."""
         answer = await self._wire.get(MODELS)
         check = self._check(MODELS, answer, "GET")
-        return tuple(ServedModel.of(check, card, self.length_key) for card in check.get(answer, "data", list))
+        return tuple(self.listed.of(check, card, self.length_key) for card in check.get(answer, "data", list))
 
     @one_asks
     async def served(self) -> ServedModel:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
 from functools import cached_property, reduce
 from inspect import iscoroutinefunction
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -25,6 +26,18 @@ from .constraint import Constraint
 
 ROUNDED = "logprobs-rounded"
 """Notice: log-probabilities of the reply were above 0 by what rounding explains, and are 0 here."""
+
+
+C = TypeVar("C", bound=StrEnum)
+
+
+def chosen(choices: type[C], value: C | str, parameter: str) -> C:
+    """Return one of `choices` that `value` is or names; `InputError` for another names `parameter`."""
+    try:
+        return choices(value)
+    except ValueError:
+        names = ", ".join(repr(one.value) for one in choices)
+        raise InputError(f"{parameter} is {value!r:.60}: pass one of {names}") from None
 
 
 @attrs.frozen(kw_only=True)

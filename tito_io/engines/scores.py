@@ -16,7 +16,7 @@ import attrs
 from tito_core import Ids, InputError
 from tito_core.message import is_multimodal
 
-from .protocol import Engine, EngineError, InvalidReplyError, Reply, SampleRequest, UnsupportedError
+from .protocol import Engine, EngineError, InvalidReplyError, Reply, SampleRequest, UnsupportedError, chosen
 from .wrapper import EngineWrapper
 
 
@@ -40,11 +40,7 @@ def as_logprobs_from(value: LogprobsFrom | str) -> LogprobsFrom:
     >>> as_logprobs_from("scoring")
     <LogprobsFrom.SCORING: 'scoring'>
     """
-    try:
-        return LogprobsFrom(value)
-    except ValueError:
-        names = ", ".join(repr(one.value) for one in LogprobsFrom)
-        raise InputError(f"logprobs_from is {value!r:.60}: pass one of {names}") from None
+    return chosen(LogprobsFrom, value, "logprobs_from")
 
 
 async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float | None, ...]:

@@ -16,7 +16,7 @@ import attrs
 
 from tito_io.engines.family_engine import FamilyEngine
 from tito_io.engines.grammar import check_unconstrained, constrained, may_reason
-from tito_io.engines.http_engine import MODELS, Connection, ServedModel, TurnAfterIds
+from tito_io.engines.http_engine import Connection, ServedModel, TurnAfterIds
 from tito_io.engines.protocol import Reply, UnsupportedError, watch_whole
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.output_parser import Hermes, OutputFormat, OutputParser
@@ -45,14 +45,14 @@ class LlamaModel(ServedModel):
     aliases: tuple[str, ...] = ()
 
     @classmethod
-    def listed(cls, check: Check, card: object) -> LlamaModel:
-        """Read one entry of the server's list."""
+    def of(cls, check: Check, card: object, length_key: str = "n_ctx") -> LlamaModel:
+        """Read one entry of the server's list; sizes stand in its `meta`."""
         fields = check.typed(card, dict, "card")
         meta = check.find(fields, "meta", dict) or {}
         aliases = check.find(fields, "aliases", list) or []
         return cls(
             name=check.get(fields, "id", str),
-            max_model_len=check.find(meta, "n_ctx", int),
+            max_model_len=check.find(meta, length_key, int),
             owner=check.find(fields, "owned_by", str),
             vocab_size=check.find(meta, "n_vocab", int),
             aliases=tuple(check.typed(alias, str, "aliases") for alias in aliases),
@@ -96,6 +96,8 @@ class LlamaCpp(FamilyEngine):
     name: str = "llamacpp"
     renders_as: str = "llamacpp"
     title = "llama.cpp"
+    length_key = "n_ctx"
+    listed = LlamaModel
 
     def __init__(
         self,
@@ -113,12 +115,6 @@ class LlamaCpp(FamilyEngine):
         self._bound: set[str] = set()
         """JSON schemas that are known to bind a turn at this server."""
         self._spelling = Spelling.of(family)
-
-    async def models(self) -> tuple[ServedModel, ...]:
-        """Return the models that the server lists."""
-        answer = await self._wire.get(MODELS)
-        check = self._check(MODELS, answer, "GET")
-        return tuple(LlamaModel.listed(check, card) for card in check.get(answer, "data", list))
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
         """Return the model in use; a name that is not listed is rejected."""

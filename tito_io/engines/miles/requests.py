@@ -12,7 +12,7 @@ from tito_core import InputError, Message
 from tito_core.message import is_multimodal
 from tito_core.normalization.canonical import sole_text
 from tito_io.engines.grammar import check_unconstrained
-from tito_io.engines.openai_fields import wire_messages
+from tito_io.engines.openai_fields import rendering_keys, sampling_keys, wire_messages
 from tito_io.engines.protocol import Rendering, Sampling, UnsupportedError
 
 OWNED = frozenset(("input_ids", "logprob_start_len", "routed_experts_start_len"))
@@ -81,18 +81,9 @@ def sampled(
             f"Sampling.extra: {wrong[0]!r} cannot be passed here: use its field of `Sampling`, or leave it "
             "to the session"
         )
-    keys = {
-        "tools": [dict(tool) for tool in rendering.tools],
-        "chat_template_kwargs": dict(rendering.template_args),
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "seed": sampling.seed,
-        "stop": list(sampling.stop),
-        "stop_token_ids": list(sampling.stop_ids),
-        "n": None if sampling.n == 1 else sampling.n,
-    }
-    given = {name: value for name, value in keys.items() if value not in (None, [], {})}
-    return {"model": model, "messages": list(messages), **given, **sampling.extra}
+    keys = sampling_keys(sampling, sampling.max_tokens, owned=(), logprobs_optional=True)
+    body = {"model": model, "messages": list(messages), **rendering_keys(rendering)}
+    return {**body, **keys, **sampling.extra}
 
 
 def kept_messages(messages: Any) -> list[dict[str, Any]]:

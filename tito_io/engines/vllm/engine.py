@@ -231,11 +231,8 @@ class VLLM(HttpEngine):
         are those after them, as trainers need them at a temperature other than 1
         (`--logprobs-mode processed_logprobs`). Only processed ones are 0 for the only id allowed.
         """
-        model = await self.served()
         sampling = Sampling(max_tokens=1, temperature=1.0, extra={"allowed_token_ids": [0]})
-        prompt = Ids.of([0])
-        body = requests.completion(model.name, prompt, sampling, 1, echo=True)
-        reply = await self._reply("completions", body, Question(sampling, prompt), None)
+        reply = await self._one_id(await self.served(), Ids.of([0]), sampling)
         return "processed" if reply.logprobs == (0.0,) else "raw"
 
     def _select(self, models: Sequence[ServedModel]) -> ServedModel:
@@ -305,9 +302,7 @@ class VLLM(HttpEngine):
         if self.route == "derender":
             reply = reply if turn.watch is None else await self._whole(reply, turn.watch)
             return await self._with_servers_message(reply, turn, parser)
-        self._endings.learn(reply)
-        decoded = reply.raw.get("output_mode") == "text"
-        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering, text=decoded)
+        return await self._parsed(reply, turn, parser, text=reply.raw.get("output_mode") == "text")
 
     async def _shown(self, turn: TurnAfterIds, media: Sequence[PromptMedium]) -> Reply:
         """Return the reply to ids and images; if the server lacks one without bytes, all go once more."""
@@ -403,12 +398,15 @@ class VLLM(HttpEngine):
         """
         if self._frees_reasoning is None:
             opening = tags.ids[THINK]
-            keys = vllm_keys(opening_tag(tags))
-            sampling = Sampling(max_tokens=1, extra=keys)
-            body = requests.completion(turn.model.name, turn.ids, sampling, 1, echo=True)
-            reply = await self._reply("completions", body, Question(sampling, turn.ids), None)
+            sampling = Sampling(max_tokens=1, extra=vllm_keys(opening_tag(tags)))
+            reply = await self._one_id(turn.model, turn.ids, sampling)
             self._frees_reasoning = reply.completion_ids != (opening,)
         return self._frees_reasoning
+
+    async def _one_id(self, model: ServedModel, prompt: Ids, sampling: Sampling) -> Reply:
+        """Return a turn of one id, which shows what the server does."""
+        body = requests.completion(model.name, prompt, sampling, 1, echo=True)
+        return await self._reply("completions", body, Question(sampling, prompt), None)
 
     async def _generate(self, turn: TurnAfterIds, parser: TurnParser) -> Reply | None:
         """Return a turn of the generate route; None where that is closed."""
@@ -423,9 +421,12 @@ class VLLM(HttpEngine):
                 raise
             self._generate_closed = True
             return None
+        return await self._parsed(reply, turn, parser, text=reply.raw.get("output_mode") == "text")
+
+    async def _parsed(self, reply: Reply, turn: TurnAfterIds, parser: TurnParser, *, text: bool) -> Reply:
+        """Return a reply with the message that its ids spell; `text` is False where the server sent none."""
         self._endings.learn(reply)
-        decoded = reply.raw.get("output_mode") == "text"
-        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering, text=decoded)
+        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering, text=text)
 
     async def _derender(self, turn: TurnAfterIds, parser: TurnParser) -> Reply:
         """Return a turn of the generate route with the message that the server makes of it."""
@@ -460,8 +461,7 @@ class VLLM(HttpEngine):
         reply = await self._reply("completions", body, question, turn.watch)
         if self.route == "generate":
             reply = self._noticed(reply, Notice.FELL_BACK)
-        self._endings.learn(reply)
-        return await parser.parsed(reply, turn.sampling, rendering=turn.rendering)
+        return await self._parsed(reply, turn, parser, text=True)
 
     async def _chat(self, turn: TurnAfterIds, parser: TurnParser, route: Route) -> Reply:
         """Return a turn of a route where the server's parsers run."""

@@ -51,7 +51,7 @@ class TurnParser:
         return attrs.evolve(sampling, stop_ids=(*sampling.stop_ids, *own))
 
     async def parsed(
-        self, reply: Reply, sampling: Sampling, *, rendering: Rendering | None, text: bool = True
+        self, reply: Reply, sampling: Sampling, *, rendering: Rendering | None, text: bool
     ) -> Reply:
         """Return a reply, and its siblings, with the messages that their ids spell.
 
