@@ -33,6 +33,7 @@ class Subject:
         seeds: Whether it samples with seeds.
         constrains: Whether it takes grammars.
         processed: Whether its log-probabilities are those after temperature.
+        caches: Whether it keeps prompts between turns.
     """
 
     make: Callable[[Path], Any]
@@ -44,6 +45,7 @@ class Subject:
     seeds: bool = True
     processed: bool = False
     constrains: bool = True
+    caches: bool = True
 
 
 def _vllm_options(folder: Path) -> dict[str, Any]:
@@ -207,6 +209,7 @@ OBJECTS: Mapping[str, Subject] = {
         only=lambda ids: {"logits_processor": [Script(ids)]},
         endless={"logits_processor": [Without()]},
         constrains=False,
+        caches=False,
     ),
     "mlx": Subject(
         make=_mlx,
@@ -215,5 +218,6 @@ OBJECTS: Mapping[str, Subject] = {
         only=lambda ids: {"logits_processors": [MlxScript(ids)]},
         endless={"logits_processors": [MlxWithout()]},
         constrains=False,
+        caches=False,
     ),
 }

@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.engines.talk import HELLO, PLAIN
 from tito_io.engines.in_process import SglangEngine
 from tito_io.engines.protocol import AbortedError, Delta, Sampling
 
@@ -57,28 +56,3 @@ async def test_an_aborted_turn_keeps_each_id_once(engine: SglangEngine, incremen
     assert kept is not None
     assert list(kept.completion_ids) == ids
     assert len(kept.logprobs or ()) == len(ids) >= 5
-
-
-async def test_incremental_chunks_are_read(engine: SglangEngine) -> None:
-    manager: Any = engine.engine.tokenizer_manager
-    found = []
-    for incremental in (False, True):
-        manager.incremental_streaming_output = incremental
-        deltas: list[Delta] = []
-
-        async def watch(delta: Delta, deltas: list[Delta] = deltas) -> None:
-            deltas.append(delta)
-
-        reply = await engine.from_messages(HELLO, PLAIN, GREEDY, watch=watch)
-        assert sum((delta.ids for delta in deltas), ()) == reply.completion_ids
-        found.append((reply.completion_ids, [round(value or 0, 4) for value in reply.logprobs or ()]))
-    manager.incremental_streaming_output = False
-    assert found[0] == found[1]
-
-
-async def test_cached_ids_are_counted(engine: SglangEngine) -> None:
-    prompt = [*range(500, 900)]
-    counts = [(await engine.from_ids(prompt, GREEDY)).usage.cached_tokens for _ in range(2)]
-    assert counts[0] is not None
-    assert counts[1] is not None
-    assert counts[0] < counts[1] >= 390

@@ -14,7 +14,7 @@ from tito_core import OddStop, Policy, Trajectory
 from tito_io.client import Route, TokenClient
 from tito_io.engines.in_process import TransformersModel
 from tito_io.engines.in_process.token_sampler import TokenSampler
-from tito_io.engines.protocol import Sampling, UnsupportedError
+from tito_io.engines.protocol import Sampling
 from tito_io.families import Family
 
 from .objects import Without
@@ -92,22 +92,6 @@ async def test_a_penalty_changes_what_is_sampled(engine: TransformersModel) -> N
     strong = Sampling(max_tokens=20, temperature=0.0, extra={"repetition_penalty": 1.8})
     replies = [await engine.from_ids(prompt, one) for one in (strong, attrs.evolve(strong, extra={}))]
     assert replies[0].completion_ids != replies[1].completion_ids
-
-
-async def test_what_would_change_sampling_unseen_is_refused(engine: TransformersModel) -> None:
-    config = engine.model.generation_config
-    config.no_repeat_ngram_size = 2
-    try:
-        with pytest.raises(UnsupportedError, match="no_repeat_ngram_size"):
-            await engine.from_ids(PROMPT, Sampling(max_tokens=1))
-    finally:
-        config.no_repeat_ngram_size = None
-    engine.model.train()
-    try:
-        with pytest.raises(UnsupportedError, match="training mode"):
-            await engine.from_ids(PROMPT, Sampling(max_tokens=1))
-    finally:
-        engine.model.eval()
 
 
 async def test_a_tokenizer_in_memory_serves_as_well(made: Any, folder: Path) -> None:

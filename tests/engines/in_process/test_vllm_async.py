@@ -35,10 +35,3 @@ async def test_a_pause_that_aborts_keeps_what_was_sampled(engine: VllmAsync) -> 
     assert partial.logprobs is not None
     assert len(partial.logprobs) == len(partial.completion_ids) > 0
     assert (await engine.from_ids(PROMPT, Sampling(max_tokens=2))).completion_ids
-
-
-async def test_cached_ids_are_counted(engine: VllmAsync) -> None:
-    prompt = [*range(500, 900)]
-    sampling = Sampling(max_tokens=2)
-    counts = [(await engine.from_ids(prompt, sampling)).usage.cached_tokens for _ in range(2)]
-    assert counts == [0, 384]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.engines.talk import HELLO, PLAIN
 from tito_io.engines.in_process import VllmLLM
 from tito_io.engines.protocol import Sampling, UnsupportedError
 from tito_io.families import Family
@@ -39,13 +37,6 @@ async def test_unfinished_requests_of_the_owner_are_left_alone(engine: VllmLLM) 
     assert (await engine.from_ids(PROMPT, GREEDY)).completion_ids
 
 
-async def test_cached_ids_are_counted(engine: VllmLLM) -> None:
-    """In whole blocks: 128 ids each on a CPU."""
-    prompt = [*range(500, 900)]
-    counts = [(await engine.from_ids(prompt, GREEDY)).usage.cached_tokens for _ in range(2)]
-    assert counts == [0, 384]
-
-
 async def test_a_wrong_parameter_ends_one_turn_alone(engine: VllmLLM) -> None:
     replies: list[Any] = []
 
@@ -61,12 +52,6 @@ async def test_a_wrong_parameter_ends_one_turn_alone(engine: VllmLLM) -> None:
         tasks.start_soon(turn, {"logit_bias": {"99999": 1.0}})
     kinds = sorted(type(one).__name__ for one in replies)
     assert kinds == ["Reply", "RequestError", "RequestError"], replies
-
-
-def test_each_run_has_its_own_event_loop(engine: VllmLLM) -> None:
-    turn = partial(engine.from_messages, HELLO, PLAIN, GREEDY)
-    replies = [anyio.run(turn, backend=backend) for backend in ("asyncio", "asyncio", "trio")]
-    assert len({reply.completion_ids for reply in replies}) == 1
 
 
 async def test_the_models_own_parameters_are_the_defaults(engine: VllmLLM, family: Family) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+import attrs
+
 from tito_io.engines.errors import fault
 from tito_io.engines.grammar import Format, sglang_keys
 from tito_io.engines.protocol import EngineAnswer, ModelLimits, Sampling, UnsupportedError
@@ -98,11 +100,8 @@ class SglangEngine(AwaitedEngine):
 
     async def _pieces(self, turn: LocalTurn) -> AsyncGenerator[Piece]:
         incremental = self.engine.tokenizer_manager.incremental_streaming_output
-        reader = ChunkReader(
-            local_check(self.where, None),
-            incremental=turn.stream and incremental,
-            logprobs=turn.sampling.logprobs,
-        )
+        check = local_check(self.where, None)
+        reader = ChunkReader(check, turn.stream and incremental, turn.sampling.logprobs)
         answer = await self.engine.async_generate(**arguments(turn), stream=turn.stream)
         if not turn.stream:
             for place, one in enumerate(answer if isinstance(answer, list) else [answer]):
@@ -141,24 +140,24 @@ def arguments(turn: LocalTurn) -> dict[str, Any]:
     }
 
 
+@attrs.define
 class ChunkReader:
     """Reads the chunks of one request; each repeats what came before, unless the engine is set otherwise.
 
-    Args:
+    Attributes:
         check: The checks of what the engine reports.
         incremental: Whether a chunk holds new ids only (`incremental_streaming_output`).
         logprobs: Whether log-probabilities were requested.
     """
 
-    def __init__(self, check: Check, *, incremental: bool, logprobs: bool = True) -> None:
-        self._check = check
-        self._incremental = incremental
-        self._logprobs = logprobs
-        self._seen: Counter[int] = Counter()
+    check: Check
+    incremental: bool
+    logprobs: bool
+    _seen: Counter[int] = attrs.field(factory=Counter, init=False)
 
     def piece(self, chunk: Mapping[str, Any]) -> Piece:
         """Return what is new in a chunk."""
-        check, index = self._check, chunk.get("index") or 0
+        check, index = self.check, chunk.get("index") or 0
         meta = check.get(chunk, "meta_info", dict)
         reason = meta.get("finish_reason") or {}
         self._check_refused(reason)
@@ -182,13 +181,13 @@ class ChunkReader:
 
         The chunk of an aborted turn repeats the last id: the count shows it.
         """
-        before, check = self._seen[index], self._check
+        before, check = self._seen[index], self.check
         count = check.get(meta, "completion_tokens", int) - before
-        start = 0 if self._incremental else before
+        start = 0 if self.incremental else before
         ids = check.get(chunk, "output_ids", list)[start:][:count]
         if not ids:
             return [], ()
-        if not self._logprobs:
+        if not self.logprobs:
             return ids, ()
         values = check.get(meta, "output_token_logprobs", list)[start:][: len(ids)]
         lists = [list(value) for value in values]  # which JSON makes of tuples
@@ -199,4 +198,4 @@ class ChunkReader:
         status = reason.get("status_code")
         if reason.get("type") == "abort" and type(status) is int:
             body = {"error": {"message": reason.get("message"), "type": reason.get("err_type")}}
-            raise fault(self._check.where, EngineAnswer(int(status), body))
+            raise fault(self.check.where, EngineAnswer(int(status), body))

@@ -157,14 +157,20 @@ def read(found: Any) -> list[tuple[str, Any]]:
     return [(name, json.loads(arguments)) for name, arguments in found.calls]
 
 
+HERMES = '<tool_call>\n{"name": "look_up", "arguments": {"place": "rm"}}\n</tool_call>'
 PLAIN = [{"place": "Paris", "count": 3}, {}, {"deep": {"a": [1, None]}, "many": [], "sure": True}]
+SPELLING = {"place": f"Write {HERMES}."}
+
+
+MARKED = [one for one in FORMS if one != "bare"]
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("content", ["", "Let me see.\nThen:"])
 async def test_calls_are_read_as_the_template_writes_them(form: str, content: str) -> None:
-    for arguments in ([PLAIN[0]], PLAIN):
-        model = Model(form)
+    """Also where the template takes one call alone, and where a value spells the Hermes form."""
+    for arguments, alone in (([PLAIN[0]], False), (PLAIN, False), ([SPELLING], True)):
+        model = Model(form, one_at_a_time=alone)
         if form == "bare" and (content or len(arguments) > 1):
             continue
         found = await parsed(model, sampled(model, turn(content, *arguments)))
@@ -172,12 +178,6 @@ async def test_calls_are_read_as_the_template_writes_them(form: str, content: st
         assert (found.content, found.notices) == (content, ())
         ids = [f"functions.look_up:{place}" for place in range(len(arguments))]
         assert list(found.ids) == (ids if form in WITH_IDS else [None] * len(arguments))
-
-
-@pytest.mark.parametrize("form", FORMS)
-async def test_a_template_that_takes_one_call_shows_its_syntax(form: str) -> None:
-    model = Model(form, one_at_a_time=True)
-    assert read(await parsed(model, sampled(model, turn("", PLAIN[0])))) == [("look_up", PLAIN[0])]
 
 
 @pytest.mark.parametrize("written", ['{"name"', '{"id": "call_1", "name"'])
@@ -301,40 +301,44 @@ async def test_it_is_learned_once() -> None:
     assert model.rendered == 2
 
 
-MARKED = [one for one in FORMS if one != "bare"]
+ARRANGED = {
+    "a text between calls": ("@one\nAnd:\n@two", None, "And:", 2),
+    "a line break between calls": ("@one\n@two", None, "", 2),
+    "white space around a call": (" \n@one \n", None, "", 1),
+    "white space alone": (" \n", None, " \n", 0),
+    "a call in reasoning that is not closed": ("<think>\nSo\n@one", "So", "", 1),
+    "a call in reasoning": ("<think>\nSo @one no.\n</think>\n\nYes.", "So @one no.", "Yes.", 0),
+    "calls in reasoning and after it": ("<think>\nSo @two no.\n</think>\n\n@one", "So @two no.", "", 1),
+    "a tag in reasoning": ("<think>\nhm <call> \n</think>\n\nSo: @one", "hm <call> ", "So: ", 1),
+    "reasoning of Mistral": ("[THINK]hm[/THINK]So: @one", "hm", "So: ", 1),
+    "the Hermes form": (f"Not {HERMES}.", None, f"Not {HERMES}.", 0),
+    "the Hermes form before a call": (f"Not {HERMES}.@one", None, f"Not {HERMES}.", 1),
+    "a broken call after a call": ("@one@broken", None, "@broken", 1),
+    "a broken call before a call": ("@broken@one", None, "@broken", 1),
+}
+"""What is sampled: reasoning, content, and how many of the two calls are read."""
+BREAKABLE = ("json", "numbered", "identified", "object")
+"""Forms in which a call without its end is none."""
 
 
-@pytest.mark.parametrize("form", MARKED)
-async def test_calls_after_a_text_are_calls(form: str) -> None:
+@pytest.mark.parametrize("case", ARRANGED)
+@pytest.mark.parametrize("form", FORMS)
+async def test_calls_stand_between_texts_and_after_reasoning(form: str, case: str) -> None:
+    text, reasoning, content, count = ARRANGED[case]
+    if (form == "bare" and "white" not in case) or ("@broken" in text and form not in BREAKABLE):
+        return
     model = Model(form)
-    one, other = (sampled(model, turn("", arguments)) for arguments in PLAIN[:2])
-    for between, content in (("\nAnd:\n", "And:"), ("\n", "")):
-        found = await parsed(model, one + between + other)
-        assert (read(found), found.content) == ([("look_up", given) for given in PLAIN[:2]], content)
+    one, two = (sampled(model, turn("", arguments)) for arguments in PLAIN[:2])
+    broken = one.replace('"Paris"', '"Paris"]').strip()
 
+    def written(text: str) -> str:
+        return text.replace("@one", one).replace("@two", two).replace("@broken", broken)
 
-@pytest.mark.parametrize("form", ["json", "numbered", "identified", "object"])
-async def test_a_broken_call_does_not_hide_others(form: str) -> None:
-    model = Model(form)
-    good = sampled(model, turn("", PLAIN[0]))
-    broken = good.replace('"Paris"', '"Paris"]')
-    for text in (good + broken, broken + good):
-        found = await parsed(model, text)
-        assert (read(found), found.content.strip()) == ([("look_up", PLAIN[0])], broken.strip())
-
-
-HERMES = '<tool_call>\n{"name": "look_up", "arguments": {"place": "rm"}}\n</tool_call>'
-
-
-@pytest.mark.parametrize("form", MARKED)
-async def test_a_text_that_spells_the_hermes_form_is_text_where_the_template_has_its_own(form: str) -> None:
-    """Also within a value, such as a file that is written, and with a call of the model's own beside it."""
-    model, arguments = Model(form), {"place": f"Write {HERMES}."}
-    found = await parsed(model, sampled(model, turn("", arguments)))
-    assert read(found) == [("look_up", arguments)]
-    found = await parsed(model, f"Not {HERMES}." + sampled(model, turn("", PLAIN[0])))
-    assert read(found) == [("look_up", PLAIN[0])]
-    assert (await parsed(model, f"Not {HERMES}.")).calls == ()
+    found = await parsed(model, written(text))
+    assert read(found) == [("look_up", given) for given in PLAIN[:count]]
+    assert found.reasoning == (reasoning and written(reasoning))
+    said = found.content.strip() if "@broken" in text else found.content
+    assert said == written(content)
 
 
 async def test_the_syntax_is_learned_of_an_engine_that_makes_a_list_of_an_empty_text() -> None:
@@ -358,51 +362,6 @@ async def test_after_many_broken_calls_nothing_is_read() -> None:
     text = good.replace("{", "[") * (MOST_BROKEN + 1) + good
     found = await parsed(Model("json"), text)
     assert (found.calls, found.content) == ((), text)
-
-
-@pytest.mark.parametrize("form", MARKED)
-async def test_calls_end_reasoning_that_is_not_closed(form: str) -> None:
-    model = Model(form)
-    call = sampled(model, turn("", PLAIN[0]))
-    found = await parsed(model, "<think>\nSo\n" + call)
-    assert (found.reasoning, found.content, read(found)) == ("So", "", [("look_up", PLAIN[0])])
-    closed = f"<think>\nSo {call} no.\n</think>\n\nYes."
-    found = await parsed(model, closed)
-    assert (found.reasoning, found.content, found.calls) == (f"So {call} no.", "Yes.", ())
-    found = await parsed(model, closed + call)
-    assert (found.reasoning, read(found)) == (f"So {call} no.", [("look_up", PLAIN[0])])
-
-
-@pytest.mark.parametrize("form", FORMS)
-async def test_white_space_alone_beside_calls_is_no_content(form: str) -> None:
-    model = Model(form)
-    found = await parsed(model, " \n" + sampled(model, turn("", PLAIN[0])) + " \n")
-    assert (read(found), found.content) == ([("look_up", PLAIN[0])], "")
-    assert (await parsed(model, " \n")).content == " \n"
-
-
-async def test_reasoning_comes_first() -> None:
-    model = Model("json")
-    text = "<think>\nhm <call> \n</think>\n\nSo: " + sampled(model, turn("", PLAIN[0]))
-    found = await parsed(model, text)
-    assert (found.reasoning, found.content) == ("hm <call> ", "So: ")
-    assert read(found) == [("look_up", PLAIN[0])]
-
-
-async def test_reasoning_of_mistral_stands_between_its_own_tokens() -> None:
-    model = Model("list")
-    text = "[THINK]hm[/THINK]So: " + sampled(model, turn("", PLAIN[0]))
-    found = await parsed(model, text)
-    assert (found.reasoning, found.content, read(found)) == ("hm", "So: ", [("look_up", PLAIN[0])])
-    letters = "[THINK]hm[/THINK]So:"
-    assert (await parsed(model, letters, list(map(ord, letters)))).content == letters
-
-
-@pytest.mark.parametrize("form", ["keys", "xml", "attributes"])
-async def test_of_equal_keys_the_last_counts(form: str) -> None:
-    model = Model(form)
-    text = sampled(model, turn("", {"place": "Paris", "plaza": "Rome"})).replace("plaza", "place")
-    assert read(await parsed(model, text)) == [("look_up", {"place": "Rome"})]
 
 
 NULL = {"type": "null"}
@@ -429,6 +388,11 @@ NULL = {"type": "null"}
         ({"type": "string"}, '"3"', '"3"'),
         ({"type": "number"}, "1e999", "1e999"),
         ({"type": "array"}, "[NaN]", "[NaN]"),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "array"}, "[1, None]", [1, None]),
+        ({"type": "string"}, "True", "True"),
+        ({}, "True", "True"),
+        ({"type": "array"}, "[" * LONGEST_LITERAL, "[" * LONGEST_LITERAL),
     ],
 )
 async def test_arguments_have_the_types_of_the_schema(schema: Any, text: str, value: Any) -> None:
@@ -438,15 +402,11 @@ async def test_arguments_have_the_types_of_the_schema(schema: Any, text: str, va
     assert read(await parsed(Model("xml"), call, rendering=rendering)) == [("f", {"a": value})]
 
 
-async def test_python_literals_are_read_where_the_schema_has_a_type() -> None:
-    syntax = await learned_of("xml")
-    given = {"sure": "True", "many": "[1, None]", "place": "True", "any": "True"}
-    text = "".join(f"<parameter={key}>\n{value}\n</parameter>" for key, value in given.items())
-    (call,) = syntax.read(f"<call><function=look_up>{text}</function></call>", TOOLS)[1]
-    assert json.loads(call.arguments) == {"sure": True, "many": [1, None], "place": "True", "any": "True"}
-    long = f"<parameter=many>{'[' * LONGEST_LITERAL}</parameter>"
-    (call,) = syntax.read(f"<call><function=look_up>{long}</function></call>", TOOLS)[1]
-    assert json.loads(call.arguments)["many"].startswith("[[")
+@pytest.mark.parametrize("form", ["keys", "xml", "attributes"])
+async def test_of_equal_keys_the_last_counts(form: str) -> None:
+    model = Model(form)
+    text = sampled(model, turn("", {"place": "Paris", "plaza": "Rome"})).replace("plaza", "place")
+    assert read(await parsed(model, text)) == [("look_up", {"place": "Rome"})]
 
 
 async def learned_of(form: str) -> CallSyntax:
