@@ -110,6 +110,12 @@ def _sglang_call(family: Family) -> dict[str, Any]:
     return {"regex": CALL_PATTERN, "logit_bias": _bias(family)}
 
 
+def masked(scores: Any, kept: Callable[[Any], Any]) -> Any:
+    """Return scores of PyTorch or MLX that leave some ids alone."""
+    core = import_module("mlx.core" if type(scores).__module__.startswith("mlx") else "torch")
+    return core.where(kept(core.arange(scores.shape[-1])), scores, -float("inf"))
+
+
 class Script:
     """A logits processor that leaves one id at each step."""
 
@@ -118,62 +124,30 @@ class Script:
         self.ids = list(ids)
         self.start: int | None = None
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    def __call__(self, tokens: Any, scores: Any) -> Any:
         """Return scores that leave the next id alone."""
         if self.start is None:
-            self.start = input_ids.shape[1]
-        place = min(input_ids.shape[1] - self.start, len(self.ids) - 1)
-        kept = scores[:, self.ids[place]].clone()
-        scores = scores.fill_(float("-inf"))
-        scores[:, self.ids[place]] = kept
-        return scores
+            self.start = tokens.shape[-1]
+        index = self.ids[min(tokens.shape[-1] - self.start, len(self.ids) - 1)]
+        return masked(scores, lambda ids: ids == index)
 
 
-class Without:
-    """A logits processor that never leaves some ids."""
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Return scores without them."""
-        del input_ids
-        scores[:, :3] = float("-inf")
-        scores[:, 3063:] = float("-inf")
-        return scores
+def without_markers(_: Any, scores: Any) -> Any:
+    """Return scores that leave no id which ends a turn, as a logits processor."""
+    return masked(scores, lambda ids: (ids >= 3) & (ids < 3063))
 
 
-def _transformers_call(family: Family) -> dict[str, Any]:
-    return {"logits_processor": [Script([*family.encode(CALL), family.stop_ids[0]])]}
-
-
-class MlxScript:
-    """A logits processor of mlx-lm that leaves one id at each step."""
-
-    def __init__(self, ids: Sequence[int]) -> None:
-        """Store the ids; the last one is repeated."""
-        self.ids = list(ids)
-        self.start: int | None = None
-
-    def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return logits that leave the next id alone."""
-        if self.start is None:
-            self.start = len(tokens)
-        index = self.ids[min(len(tokens) - self.start, len(self.ids) - 1)]
-        core = import_module("mlx.core")
-        return core.where(core.arange(logits.shape[-1]) == index, logits, -float("inf"))
-
-
-class MlxWithout:
-    """A logits processor of mlx-lm that never leaves some ids."""
-
-    def __call__(self, tokens: Any, logits: Any) -> Any:
-        """Return logits without them."""
-        del tokens
-        core = import_module("mlx.core")
-        places = core.arange(logits.shape[-1])
-        return core.where((places < 3) | (places >= 3063), -float("inf"), logits)
-
-
-def _mlx_call(family: Family) -> dict[str, Any]:
-    return {"logits_processors": [MlxScript([*family.encode(CALL), family.stop_ids[0]])]}
+def _run_here(make: Callable[[Path], Any], engine: Callable[..., Any], processors: str) -> Subject:
+    """Return an engine whose object is a model; `processors` names its key for logits processors."""
+    return Subject(
+        make=make,
+        engine=engine,
+        call=lambda family: {processors: [Script([*family.encode(CALL), family.stop_ids[0]])]},
+        only=lambda ids: {processors: [Script(ids)]},
+        endless={processors: [without_markers]},
+        constrains=False,
+        caches=False,
+    )
 
 
 def _vllm_only(ids: Sequence[int]) -> dict[str, Any]:
@@ -202,22 +176,6 @@ OBJECTS: Mapping[str, Subject] = {
         seeds=False,
         processed=True,
     ),
-    "transformers": Subject(
-        make=_transformers,
-        engine=TransformersModel,
-        call=_transformers_call,
-        only=lambda ids: {"logits_processor": [Script(ids)]},
-        endless={"logits_processor": [Without()]},
-        constrains=False,
-        caches=False,
-    ),
-    "mlx": Subject(
-        make=_mlx,
-        engine=MlxModel,
-        call=_mlx_call,
-        only=lambda ids: {"logits_processors": [MlxScript(ids)]},
-        endless={"logits_processors": [MlxWithout()]},
-        constrains=False,
-        caches=False,
-    ),
+    "transformers": _run_here(_transformers, TransformersModel, "logits_processor"),
+    "mlx": _run_here(_mlx, MlxModel, "logits_processors"),
 }

@@ -36,7 +36,9 @@ def test_blocking_methods_and_event_loops_take_turns(engine: SglangEngine) -> No
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-async def test_an_aborted_turn_keeps_each_id_once(engine: SglangEngine, incremental: bool) -> None:
+async def test_an_aborted_turn_keeps_each_id_once(
+    engine: SglangEngine, incremental: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chunk that says so repeats the last id where chunks hold new ids only."""
     manager: Any = engine.engine.tokenizer_manager
     ids: list[int] = []
@@ -46,12 +48,9 @@ async def test_an_aborted_turn_keeps_each_id_once(engine: SglangEngine, incremen
         if len(ids) == 5:
             manager.abort_request(abort_all=True)
 
-    manager.incremental_streaming_output = incremental
-    try:
-        with pytest.raises(AbortedError) as caught:
-            await engine.from_ids(PROMPT, LONG, watch=watch)
-    finally:
-        manager.incremental_streaming_output = False
+    monkeypatch.setattr(manager, "incremental_streaming_output", incremental)
+    with pytest.raises(AbortedError) as caught:
+        await engine.from_ids(PROMPT, LONG, watch=watch)
     kept = caught.value.partial
     assert kept is not None
     assert list(kept.completion_ids) == ids

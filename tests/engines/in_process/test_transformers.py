@@ -17,13 +17,13 @@ from tito_io.engines.in_process.token_sampler import TokenSampler
 from tito_io.engines.protocol import Sampling
 from tito_io.families import Family
 
-from .objects import Without
+from .objects import without_markers
 from .reference import Reference
 
 pytestmark = pytest.mark.anyio
 
 PROMPT = list(range(100, 400))
-ENDLESS = {"logits_processor": [Without()]}
+ENDLESS = {"logits_processor": [without_markers]}
 
 
 async def test_log_probabilities_of_the_distribution_that_was_sampled_from(
@@ -72,19 +72,13 @@ async def test_no_id_is_ruled_out_unless_asked(engine: TransformersModel) -> Non
     assert replies[0].completion_ids == replies[1].completion_ids
 
 
-async def test_the_models_own_parameters_are_the_defaults(engine: TransformersModel) -> None:
-    config = engine.model.generation_config
+@pytest.mark.parametrize(("name", "value"), [("top_k", 1), ("do_sample", False)])
+async def test_the_models_own_parameters_are_the_defaults(
+    engine: TransformersModel, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
     greedy = await engine.from_ids(PROMPT, Sampling(max_tokens=9, temperature=0.0))
-    config.top_k = 1
-    try:
-        assert (await engine.from_ids(PROMPT, Sampling(max_tokens=9))).completion_ids == greedy.completion_ids
-    finally:
-        config.top_k = None
-    config.do_sample = False
-    try:
-        assert (await engine.from_ids(PROMPT, Sampling(max_tokens=9))).completion_ids == greedy.completion_ids
-    finally:
-        config.do_sample = True
+    monkeypatch.setattr(engine.model.generation_config, name, value)
+    assert (await engine.from_ids(PROMPT, Sampling(max_tokens=9))).completion_ids == greedy.completion_ids
 
 
 async def test_a_penalty_changes_what_is_sampled(engine: TransformersModel) -> None:

@@ -163,14 +163,6 @@ async def test_concurrent_turns_are_those_of_single_ones(ask: Asker) -> None:
 # Ids and log-probabilities.
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_log_probabilities_are_those_of_the_forward_pass(
-    ask: Asker, reference: Reference, streamed: bool
-) -> None:
-    reply = await ask(max_tokens=40, watch=Heard() if streamed else None)
-    assert reference.distance(step_of(reply)) < CLOSE
-
-
 async def test_log_probabilities_of_a_temperature_are_those_that_are_documented(
     ask: Asker, reference: Reference
 ) -> None:
@@ -203,7 +195,7 @@ async def test_every_id_of_a_prompt_is_seen(
 async def test_siblings_follow_the_same_prompt(ask: Asker, reference: Reference) -> None:
     heard = Heard()
     for watch in (None, heard):
-        reply = await ask(max_tokens=12, n=3, watch=watch)
+        reply = await ask(max_tokens=20, n=3, watch=watch)
         turns = [reply, *reply.siblings]
         assert len(turns) == 3
         assert len({turn.completion_ids for turn in turns}) > 1

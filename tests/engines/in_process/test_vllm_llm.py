@@ -54,14 +54,13 @@ async def test_a_wrong_parameter_ends_one_turn_alone(engine: VllmLLM) -> None:
     assert kinds == ["Reply", "RequestError", "RequestError"], replies
 
 
-async def test_the_models_own_parameters_are_the_defaults(engine: VllmLLM, family: Family) -> None:
+async def test_the_models_own_parameters_are_the_defaults(
+    engine: VllmLLM, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model's `generation_config.json` counts, as with vLLM's server and with `LLM.generate`."""
     config = engine.llm.llm_engine.model_config
-    config.override_generation_config = {"temperature": 0.0, "max_new_tokens": 7}
-    try:
-        replies = [await engine.from_ids(PROMPT, Sampling(extra={"ignore_eos": True})) for _ in range(3)]
-    finally:
-        config.override_generation_config = {}
+    monkeypatch.setattr(config, "override_generation_config", {"temperature": 0.0, "max_new_tokens": 7})
+    replies = [await engine.from_ids(PROMPT, Sampling(extra={"ignore_eos": True})) for _ in range(3)]
     assert {len(reply.completion_ids) for reply in replies} == {7}
     assert len({reply.completion_ids for reply in replies}) == 1
     assert family.vocab_size == config.get_vocab_size()

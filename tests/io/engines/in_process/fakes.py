@@ -408,6 +408,12 @@ class SglangObject(Fake):
         }
 
 
+def incremental(**options: Any) -> SglangObject:
+    """Return an object whose chunks do not repeat what came before."""
+    manager = TokenizerManager(incremental_streaming_output=True)
+    return SglangObject(tokenizer_manager=manager, **options)
+
+
 # Models that are run here.
 
 
@@ -569,6 +575,7 @@ MAKERS: Mapping[str, tuple[Callable[..., Any], Callable[..., InProcessEngine]]] 
     "vllm-llm": (LLMEngine, lambda core, model, **options: VllmLLM(LLM(core), model, **options)),
     "vllm-async": (AsyncLLM, VllmAsync),
     "sglang-engine": (SglangObject, SglangEngine),
+    "sglang-engine, new ids only": (incremental, SglangEngine),
     "transformers": (Model, TransformersModel),
     "mlx": (Model, MlxModel),
 }

@@ -177,7 +177,7 @@ async def test_images_are_refused(kind: str) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     engine, fake = made(kind)
     messages: list[Message] = [{"role": "user", "content": [image]}]
-    with pytest.raises(MediaUnsupportedError, match=kind):
+    with pytest.raises(MediaUnsupportedError, match=engine.name):
         await engine.from_messages(messages, Rendering(), Sampling(max_tokens=1))
     with pytest.raises(MediaUnsupportedError):
         await TokenClient(engine).turn([], messages, sampling={"max_tokens": 1})
@@ -185,10 +185,10 @@ async def test_images_are_refused(kind: str) -> None:
 
 
 async def test_a_missing_package_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"transformers": "torch", "mlx": "mlx_lm.generate", "sglang-engine": ""}
-    name = names.get(kind, "vllm.sampling_params")
-    if not name:
-        return  # it needs none
+    names = {"vllm": "vllm.sampling_params", "transformers": "torch", "mlx": "mlx_lm.generate"}
+    name = names.get(kind.partition("-")[0])
+    if name is None:
+        return  # SGLang's is not used
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UnsupportedError, match=rf"^{name} cannot be imported.*run tito in the environment"):
         await made(kind)[0].from_ids(PROMPT, SHORT)
