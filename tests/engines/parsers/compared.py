@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from tests.engines.difference_rows import named, read_rows
+from tests.engines.difference_rows import Row, read_rows
 
 from .models import Answer
 
@@ -33,32 +33,9 @@ class Difference:
     kind: str
 
 
-@attrs.frozen(kw_only=True)
-class Row:
-    """A row of the table: patterns of the differences for which it gives the reason.
-
-    Attributes:
-        why: The reason.
-        kinds: The kinds of differences.
-        cases: Patterns of names of outputs; likewise `formats` and `engines`.
-    """
-
-    why: str
-    kinds: Sequence[str]
-    cases: Sequence[str] = ("*",)
-    formats: Sequence[str] = ("*",)
-    engines: Sequence[str] = ("*",)
-
-    def names(self, one: Difference) -> bool:
-        """Return whether it gives the reason for a difference."""
-        return one.kind in self.kinds and named(
-            (self.cases, one.case), (self.formats, one.format), (self.engines, one.engine)
-        )
-
-
 def table() -> dict[str, Row]:
     """Return the rows by name."""
-    return read_rows(Row, TABLE)
+    return read_rows(TABLE)
 
 
 def kinds(ours: Answer, theirs: Answer) -> Iterator[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from tests.engines.difference_rows import named, read_rows
+from tests.engines.difference_rows import Row, read_rows
 from tests.families.table import folders
 from tito_core import TemplateRefused
 from tito_io.families import Family
@@ -134,26 +134,6 @@ def differences(
             yield Difference(engine, template.name, one.name, text, ours)
 
 
-@attrs.frozen(kw_only=True)
-class Row:
-    """A row of the table of differences: patterns of those for which it gives the reason.
-
-    Attributes:
-        why: The reason.
-        engines: The engines.
-        shapes: Patterns of names of conversations; likewise `templates`.
-    """
-
-    why: str
-    engines: Sequence[str]
-    shapes: Sequence[str] = ("*",)
-    templates: Sequence[str] = ("*",)
-
-    def names(self, one: Difference) -> bool:
-        """Return whether it gives the reason for a difference."""
-        return one.engine in self.engines and named((self.shapes, one.shape), (self.templates, one.template))
-
-
 def unnamed(found: Iterable[Difference]) -> list[Difference]:
     """Return the differences for which no row gives the reason."""
     rows = table().values()
@@ -162,7 +142,7 @@ def unnamed(found: Iterable[Difference]) -> list[Difference]:
 
 def table() -> dict[str, Row]:
     """Return the rows by name."""
-    return read_rows(Row, TABLE)
+    return read_rows(TABLE)
 
 
 def recorded_forms(engine: str, template: str) -> tuple[Callable[[str], str], list[str | None]]:

@@ -72,6 +72,6 @@ def test_real_templates_write_what_they_write_in_the_engine(
     engine: str, own: list[Template], real: list[Template]
 ) -> None:
     found = compared(engine, [*own, *real])
-    rows = {name: row for name, row in table().items() if engine in row.engines}
+    rows = {name: row for name, row in table().items() if engine in row.patterns["engines"]}
     idle = [name for name, row in rows.items() if not any(row.names(one) for one in found)]
     assert not idle, "rows that name no difference"
