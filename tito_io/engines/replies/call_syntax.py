@@ -79,11 +79,16 @@ def calling(count: int, ids: Sequence[str] = IDS, *, as_text: bool = False) -> M
     It has no content: an engine may make a list of an empty text, which Kimi K2's template prints.
     """
     calls = []
-    for identity, name, word, number in list(zip(ids, NAMES, WORDS, COUNTS, strict=True))[:count]:
-        given: Any = dict(zip(KEYS, (word, number), strict=True))
-        given = json.dumps(given) if as_text else given
-        calls.append({"id": identity, "type": "function", "function": {"name": name, "arguments": given}})
+    for place in range(count):
+        given: Any = json.dumps(_given(place)) if as_text else _given(place)
+        function = {"name": NAMES[place], "arguments": given}
+        calls.append({"id": ids[place], "type": "function", "function": function})
     return {"role": "assistant", "tool_calls": calls}
+
+
+def _given(place: int) -> dict[str, Any]:
+    """Return the arguments of a call of the turn."""
+    return {KEYS[0]: WORDS[place], KEYS[1]: COUNTS[place]}
 
 
 def around(turn: Message, *, answered: bool = False) -> list[Message]:
@@ -185,9 +190,8 @@ class CallSyntax:
         """Return whether the calls that it was learned from are read in it; a name alone opens no call."""
         marked = self.kind == "object" or not self.bare
         read = self.read(turn.replace(ID, IDS[0]), stand_in_tools())[1] if marked else []
-        expected = [dict(zip(KEYS, given, strict=True)) for given in zip(WORDS, COUNTS, strict=True)][:count]
-        named = [call.name for call in read] == list(NAMES[:count])
-        return named and [json.loads(call.arguments) for call in read] == expected
+        expected = [(NAMES[place], _given(place)) for place in range(count)]
+        return [(call.name, json.loads(call.arguments)) for call in read] == expected
 
     def written(self, call: ReadCall) -> tuple[str, Any]:
         """Return what a template writes of a call: its name, and its arguments.
@@ -494,11 +498,6 @@ def _syntax(turn: str, units: Sequence[Unit]) -> CallSyntax | None:
         pairs=last.pairs,
         numbered=bool(middles) and NUMBER.match(middles[0]) is not None,
     )
-
-
-def _given(number: int) -> dict[str, Any]:
-    """Return the arguments of a call."""
-    return dict(zip(KEYS, (WORDS[number], COUNTS[number]), strict=True))
 
 
 def _objects(turn: str, start: int) -> Iterator[tuple[dict[str, Any], Span]]:
