@@ -12,37 +12,10 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
-from tests.faults import (
-    closes,
-    drift,
-    files,
-    forests,
-    llamacpp,
-    preprocessing,
-    proofs,
-    replies,
-    seams,
-    serving,
-    stitching,
-    turns,
-)
 from tests.faults.children import Children
-from tests.faults.fault import Fault, fails_anyway
+from tests.faults.fault import Fault, fails_anyway, faults
 
-FAULTS = (
-    *stitching.FAULTS,
-    *closes.FAULTS,
-    *proofs.FAULTS,
-    *seams.FAULTS,
-    *forests.FAULTS,
-    *llamacpp.FAULTS,
-    *preprocessing.FAULTS,
-    *replies.FAULTS,
-    *serving.FAULTS,
-    *drift.FAULTS,
-    *files.FAULTS,
-    *turns.FAULTS,
-)
+FAULTS = faults()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

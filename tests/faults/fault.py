@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -69,6 +70,18 @@ class Fault:
                 if failed:
                     return failed[0]
         return None
+
+
+def faults() -> tuple[Fault, ...]:
+    """Read the planted faults from the files beside this one, which say what belongs together."""
+    files = sorted(Path(__file__).parent.glob("*.toml"))
+    return tuple(_fault(**one) for file in files for one in tomllib.loads(file.read_text("utf-8"))["fault"])
+
+
+def _fault(*, file: str, suites: Sequence[str] = SUITES, plugins: Sequence[str] = (), **texts: str) -> Fault:
+    """Make a fault of what a file says, in which the package is part of the path."""
+    package, _, inside = file.partition("/")
+    return Fault(file=inside, package=package, suites=tuple(suites), plugins=tuple(plugins), **texts)
 
 
 @contextmanager
