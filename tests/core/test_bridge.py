@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core import example
+from tests.core.example import CALL, CALLING, RESULT, Recorder, each, refusing, shown, speaking
 from tito_core import (
     Bridge,
     Extension,
@@ -30,27 +31,11 @@ from tito_core.seams.profile import Profile
 from tito_core.seams.spans import MessageSpan
 
 Plain = dict[str, Any]
-CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING: Plain = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT: Plain = {"role": "tool", "tool_call_id": "c", "content": "7"}
 IMAGE: Plain = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
 START = example.tokenize([example.user()], add_generation_prompt=True)
 IDS = [*START, 900, 901, example.CLOSE]
 MORE = example.tokenize([example.user("more")], add_generation_prompt=True)
 NEW = [example.user("more")]
-
-
-class Recorder:
-    """A function that tokenizes, and keeps what it was asked."""
-
-    def __init__(self, tokenize: Any = example.tokenize) -> None:
-        self.asked: list[tuple[Message, ...]] = []
-        self.tokenize = tokenize
-
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        self.asked.append(tuple(messages))
-        ids: list[int] = self.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return ids
 
 
 def unasked(*_: Any, **__: Any) -> list[int]:
@@ -182,36 +167,17 @@ def test_ids_that_cannot_be_extended_are_refused_before_anything_is_asked(
     assert Bridge(unasked).extend(ids, new, **more) == refusal
 
 
-def hoisting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write all system messages first."""
-    shown = sorted(messages, key=lambda message: message["role"] != "system")
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
+hoisting = shown(lambda messages: sorted(messages, key=lambda message: message["role"] != "system"))
+"""Writes all system messages first."""
 
+thoughtful = each(lambda m, ids, _: [*ids, *[50] * bool(m.get("reasoning"))])
+"""Writes something after a turn with reasoning."""
 
-def thoughtful(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write something after a turn with reasoning."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.tokenize([message], add_generation_prompt=False)
-        ids += [50] * bool(message.get("reasoning"))
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+after_calls = each(lambda m, ids, _: [*ids, *[50] * bool(m.get("tool_calls"))])
+"""Writes something after the close of a turn that calls."""
 
-
-def after_calls(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write something after the close of a turn that calls."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.tokenize([message], add_generation_prompt=False)
-        ids += [50] * bool(message.get("tool_calls"))
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
-def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write the number of each message."""
-    ids: list[int] = []
-    for place, message in enumerate(messages):
-        ids += [700 + place, *example.tokenize([message], add_generation_prompt=False)]
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+counting = each(lambda _, ids, past: [700 + len(past), *ids])
+"""Writes the number of each message."""
 
 
 @pytest.mark.parametrize(
@@ -253,11 +219,10 @@ def test_what_depends_on_the_turn_needs_the_turn() -> None:
         assert known.ids == [*IDS, *extra, *MORE]
 
 
-def switching(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Open a thought for the model unless the system text says `/no_think`."""
-    ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-    off = messages[0]["role"] == "system" and "/no_think" in messages[0]["content"]
-    return ids if off or not add_generation_prompt else [*ids, 60]
+switching = speaking(
+    lambda messages: [60] * (messages[0]["role"] != "system" or "/no_think" not in messages[0]["content"])
+)
+"""Opens a thought for the model unless the system text says `/no_think`."""
 
 
 @pytest.mark.parametrize("turn", [None, example.assistant()])
@@ -275,11 +240,8 @@ def test_what_depends_on_the_history_needs_the_history(turn: Plain | None) -> No
             assert known.ids == [*IDS, *MORE, *extra]
 
 
-def lonely(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Refuse two calls in one turn."""
-    if any(len(message.get("tool_calls") or ()) > 1 for message in messages):
-        raise TemplateRefused("one call at once")
-    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+lonely = refusing(lambda messages: any(len(m.get("tool_calls") or ()) > 1 for m in messages))
+"""Refuses two calls in one turn."""
 
 
 @pytest.mark.parametrize("new", [NEW, [RESULT]])
@@ -289,11 +251,8 @@ def test_a_known_history_refuses_no_more_than_an_unknown_one(new: list[Plain]) -
         assert isinstance(bridge(lonely).extend(IDS, new, history=history), Extension)
 
 
-def silent(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Refuse tool calls and results."""
-    if any(message.get("tool_calls") or message["role"] == "tool" for message in messages):
-        raise TemplateRefused("no tools")
-    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
+silent = refusing(lambda messages: any(m.get("tool_calls") or m["role"] == "tool" for m in messages))
+"""Refuses tool calls and results."""
 
 
 def test_a_template_without_tools_has_no_turns_that_call() -> None:
@@ -441,15 +400,15 @@ def test_an_answer_that_is_cut_gives_the_same_prompt_and_the_same_spans(known: P
     assert found == bridge(suffix=[example.CLOSE]).extend(IDS, new, **known)
 
 
-def text_of(message: Message) -> Message:
-    return {**message, "content": "".join(one["text"] for one in message.get("content") or ())}
-
-
-def only_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Take no content but a list of parts."""
-    if any(isinstance(message.get("content"), str) for message in messages):
-        raise TemplateRefused("a content is a list of parts")
-    return example.tokenize(list(map(text_of, messages)), add_generation_prompt=add_generation_prompt)
+only_parts = refusing(
+    lambda messages: any(isinstance(m.get("content"), str) for m in messages),
+    template=shown(
+        lambda messages: [
+            {**m, "content": "".join(one["text"] for one in m.get("content") or ())} for m in messages
+        ]
+    ),
+)
+"""Takes no content but a list of parts."""
 
 
 def test_a_template_that_takes_only_parts_needs_no_given_suffix() -> None:

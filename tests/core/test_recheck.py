@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
+from tests.core.example import Recorder, refusing, shown
 from tito_core import (
     Message,
     OddStop,
@@ -16,7 +17,6 @@ from tito_core import (
     Rendered,
     Step,
     Stitched,
-    TemplateRefused,
     answer,
     stitch_questions,
 )
@@ -50,18 +50,13 @@ def test_a_close_is_the_turns_own_or_the_bridges(truncated: bool) -> None:
 
 
 def test_a_wrong_tail_takes_as_many_renders_as_a_right_one() -> None:
-    renders = list[bool]()
-
-    def counted(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        renders.append(True)
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
+    recorder = Recorder()
     found = stitched(example.step(), example.user("more"))
-    assert checked(found, example.user("more"), tokenize=counted) is True
-    right = len(renders)
+    assert checked(found, example.user("more"), tokenize=recorder) is True
+    right = len(recorder.asked)
     wrong = attrs.evolve(found, added=(*found.added[:-1], found.added[-1] + 1))
-    assert checked(wrong, example.user("more"), tokenize=counted) is False
-    assert len(renders) == 2 * right > 0
+    assert checked(wrong, example.user("more"), tokenize=recorder) is False
+    assert len(recorder.asked) == 2 * right > 0
 
 
 def calling(sampled: Sequence[int] = (900, example.CLOSE)) -> Step:
@@ -210,11 +205,7 @@ def test_a_call_may_have_been_sampled_without_what_is_written_once_something_fol
 
 
 def test_a_call_that_is_written_otherwise_with_nothing_after_it_is_not_compared() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if messages[-1]["role"] == "assistant" and messages[-1].get("tool_calls"):
-            raise TemplateRefused("a call must be answered")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
+    tokenize = refusing(lambda messages: bool(messages[-1].get("tool_calls")))
     found = stitched(calling(), RESULT)
     assert checked(found, RESULT, tokenize=tokenize) is True
 
@@ -256,24 +247,25 @@ def test_only_new_text_is_tokenized_unless_it_repeats_the_stand_in(words: str, s
     assert asked == [None, None, since, since]
 
 
-def by_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write the texts of parts, and nothing of a content that is a string."""
-    shown = [
-        {**m, "content": "".join(part["text"] for part in m["content"])}
-        if isinstance(m.get("content"), list)
-        else {**m, "content": ""}
+loses_strings = shown(
+    lambda messages: [
+        {
+            **m,
+            "content": "".join(one["text"] for one in m["content"])
+            if isinstance(m.get("content"), list)
+            else "",
+        }
         for m in messages
     ]
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
+)
+"""Writes the texts of parts, and nothing of a content that is a string."""
+
+takes_parts = refusing(
+    lambda messages: any(isinstance(m.get("content"), str) for m in messages), template=loses_strings
+)
 
 
-def only_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    if any(isinstance(message.get("content"), str) for message in messages):
-        raise TemplateRefused("a content is a list of parts")
-    return by_parts(messages, add_generation_prompt=add_generation_prompt)
-
-
-@pytest.mark.parametrize("tokenize", [by_parts, only_parts])
+@pytest.mark.parametrize("tokenize", [loses_strings, takes_parts])
 def test_a_template_that_takes_only_lists_of_parts_is_checked_in_parts(tokenize: Any) -> None:
     for step, new in ((example.step(), example.user("more")), (calling(), RESULT)):
         found = stitched(step, new, tokenize=tokenize)

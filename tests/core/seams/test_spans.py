@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
+from tests.core.example import CALL, CALLING, RESULT, Recorder, by_parts, each, only_parts, part, shown
 from tito_core import Message, Reason, Refusal, TemplateRefused, answer
 from tito_core.seams.prove import Proof, prove_questions
 from tito_core.seams.spans import TEXTS, MessageSpan, spans_questions
@@ -16,9 +17,6 @@ from tito_core.seams.turn import SampledTurn
 from tito_core.testing.toys import TOYS, Toy
 
 Plain = dict[str, Any]
-CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING: Plain = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT: Plain = {"role": "tool", "tool_call_id": "c", "content": "7"}
 APART = Refusal(Reason.UNPROVEN_TAIL, "it is not clear which ids belong to which message")
 
 
@@ -92,34 +90,12 @@ def test_a_message_without_content_has_an_empty_content_at_its_end() -> None:
     )
 
 
-def part(text: str) -> Plain:
-    return {"type": "text", "text": text}
-
-
-def by_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write a mark after each part of a content, and a string as one part."""
-    ids: list[int] = []
-    for message in messages:
-        content = message.get("content") or ""
-        parts = [content] if isinstance(content, str) else [one["text"] for one in content]
-        own = example.tokenize([{**message, "content": ""}], add_generation_prompt=False)
-        ids += [*own[:2], *(index for text in parts for index in [*example.text(text), 40]), *own[2:]]
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
-
-
 def test_a_content_of_several_parts_is_one_content() -> None:
     """What the template writes between two parts is in the middle of it."""
     found = spans([{"role": "user", "content": [part("a"), part("b")]}], by_parts, suffix=(40, example.CLOSE))
     assert found == (MessageSpan(2, 9, 4, 7),)
     last = spans([{"role": "user", "content": [part("a")]}], by_parts, suffix=(40, example.CLOSE))
     assert last == (MessageSpan(2, 7, 4, 5),)
-
-
-def only_parts(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Take no content but a list of parts."""
-    if any(isinstance(message.get("content"), str) for message in messages):
-        raise TemplateRefused("a content is a list of parts")
-    return by_parts(messages, add_generation_prompt=add_generation_prompt)
 
 
 def test_a_template_that_takes_only_lists_of_parts_is_asked_in_parts() -> None:
@@ -158,13 +134,10 @@ def reversing(messages: Sequence[Message], *, add_generation_prompt: bool) -> li
     return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
 
 
-def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write after the text of a user's message how long it is."""
-    ids: list[int] = []
-    for message in messages:
-        own = example.tokenize([message], add_generation_prompt=False)
-        ids += [*own[:-1], 500 + len(message["content"]), own[-1]] if message["role"] == "user" else own
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+counting = each(
+    lambda m, ids, _: [*ids[:-1], *([500 + len(m["content"])] if m["role"] == "user" else []), ids[-1]]
+)
+"""Writes after the text of a user's message how long it is."""
 
 
 def test_messages_that_a_template_mixes_cannot_be_told_apart() -> None:
@@ -200,15 +173,10 @@ def test_a_message_takes_two_questions_and_a_single_one_takes_one(count: int, qu
     """Each has one long message at most, so that the sum is that of the new messages."""
     words = ["a" * 50, "b" * 60, "c" * 70][:count]
     proof = proven(list(map(example.user, words)))
-    asked: list[Sequence[Message]] = []
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(messages)
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
-    answer(spans_questions(proof), tokenize)
-    assert len(asked) == questions
-    long = [[m["content"] for m in messages if len(m["content"]) >= 50] for messages in asked]
+    recorder = Recorder()
+    answer(spans_questions(proof), recorder)
+    assert len(recorder.asked) == questions
+    long = [[m["content"] for m in messages if len(m["content"]) >= 50] for messages in recorder.asked]
     assert sorted(filter(None, long)) == [[word] for word in words if count > 1]
 
 
@@ -290,12 +258,11 @@ def test_a_proof_of_a_turn_that_is_written_otherwise_has_no_spans() -> None:
 
 
 def test_a_content_that_a_template_writes_in_capitals_is_found_whole() -> None:
-    def capitals(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        loud = [
+    capitals = shown(
+        lambda messages: [
             {**one, "content": one["content"].upper()} if one["role"] == "user" else one for one in messages
         ]
-        return example.tokenize(loud, add_generation_prompt=add_generation_prompt)
-
+    )
     for text in ("4096 in Z", "quartz", "Sky"):
         (found,) = spans([example.user(text)], capitals)
         assert found.content_stop - found.content_start == len(text)

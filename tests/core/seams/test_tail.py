@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
+from tests.core.example import CALLING, RESULT, Recorder, each, shown
 from tito_core import (
     InputError,
     Located,
@@ -18,7 +19,6 @@ from tito_core import (
     Refusal,
     Step,
     Stitched,
-    TemplateRefused,
     answer,
     continue_questions,
     locate,
@@ -61,12 +61,12 @@ def first(located: Located, *cases: Case) -> Question:
 
 def asked_twice(located: Located, tokenize: Any, *cases: Case) -> None:
     """See that two questions are enough, and that the answer is the one that is proven without a profile."""
-    asked, counting = recorded(tokenize)
+    recorder = Recorder(tokenize)
     profile = Profile(suffix=SUFFIX, cases=cases)
-    found = answer(continue_questions(located, SUFFIX, profile=profile), counting)
+    found = answer(continue_questions(located, SUFFIX, profile=profile), recorder)
     assert isinstance(found, Stitched)
     assert found == answer(continue_questions(located, SUFFIX), tokenize)
-    first, second = asked
+    first, second = recorder.asked
     new = len(located.environment)
     assert [m["role"] for m in first[-new:]] == [m["role"] for m in second[-new:]]
     added = [message["content"].count(" more") for message in second[-new:]]
@@ -74,27 +74,6 @@ def asked_twice(located: Located, tokenize: Any, *cases: Case) -> None:
     shorter = [message["content"].replace(" more", "") for message in second[-new:]]
     assert shorter == [message["content"] for message in first[-new:]]
     assert not {m["content"] for m in first[:-new]} & {m["content"] for m in second[: -new - 1]} - {""}
-
-
-def recorded(tokenize: Any) -> tuple[list[Sequence[Message]], Any]:
-    """Return a list, and a function that tokenizes and puts what it is asked on that list."""
-    asked: list[Sequence[Message]] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(messages)
-        ids: list[int] = tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return ids
-
-    return asked, counting
-
-
-def strict(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Take nothing but an object for a call's arguments."""
-    for message in messages:
-        for call in message.get("tool_calls") or ():
-            if isinstance(call["function"]["arguments"], str):
-                raise TemplateRefused("arguments are a mapping")
-    return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
 def test_a_case_that_is_known_is_asked_about_twice() -> None:
@@ -118,7 +97,11 @@ def test_the_arguments_of_a_call_are_written_as_the_recipe_says() -> None:
     kind = TurnKind(before="user", reasoning=False, calls=1, content="empty")
     rest = tuple(example.text("'}"))
     known = case("tool", kind=kind, place=-1, as_object=True, rest=rest)
-    asked_twice(place(step, {"role": "tool", "tool_call_id": "c", "content": "7"}), strict, known)
+    asked_twice(
+        place(step, {"role": "tool", "tool_call_id": "c", "content": "7"}),
+        example.takes_arguments(dict),
+        known,
+    )
 
 
 def test_only_what_follows_the_text_is_asked_for_where_an_answer_may_be_cut() -> None:
@@ -147,19 +130,21 @@ def test_a_tail_that_depends_on_the_history_is_asked_for_in_the_real_one() -> No
 def test_a_tail_that_depends_on_the_history_is_asked_for_twice_in_the_real_one() -> None:
     """No other history needs to agree; the new messages must leave a trace in this one."""
     located = place(example.step(), example.user("more"))
-    asked, counting = recorded(example.tokenize)
+    recorder = Recorder()
     profile = Profile(suffix=SUFFIX, cases=(case("user", mode=Mode.HISTORY),))
-    assert isinstance(answer(continue_questions(located, SUFFIX, profile=profile), counting), Stitched)
-    assert [messages[:-1] for messages in asked] == [(example.user(), example.assistant("Zephyr"))] * 2
-    first, second = (messages[-1]["content"] for messages in asked)
+    assert isinstance(answer(continue_questions(located, SUFFIX, profile=profile), recorder), Stitched)
+    assert [messages[:-1] for messages in recorder.asked] == [
+        (example.user(), example.assistant("Zephyr"))
+    ] * 2
+    first, second = (messages[-1]["content"] for messages in recorder.asked)
     assert first == "more"
     assert second.startswith("more more")
 
 
-def censoring(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write no message that says `secret`."""
-    shown = [message for message in messages if "secret" not in str(message.get("content"))]
-    return example.tokenize(shown, add_generation_prompt=add_generation_prompt)
+censoring = shown(
+    lambda messages: [message for message in messages if "secret" not in str(message.get("content"))]
+)
+"""Writes no message that says `secret`."""
 
 
 def numbering(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -183,18 +168,18 @@ def test_words_of_new_messages_that_change_what_a_template_does_are_seen_in_the_
     tokenize: Any, words: str, reason: Reason | None
 ) -> None:
     """The case was certified with other words, so that nothing of it answers for these."""
-    asked, counting = recorded(tokenize)
+    recorder = Recorder(tokenize)
     located = place(example.step(), example.user(words))
     profile = Profile(suffix=SUFFIX, cases=(case("user"),))
-    found = answer(continue_questions(located, SUFFIX, profile=profile), counting)
+    found = answer(continue_questions(located, SUFFIX, profile=profile), recorder)
     assert found == answer(continue_questions(located, SUFFIX), tokenize)
     if reason is None:
         assert isinstance(found, Stitched)
-        assert len(asked) == 2
+        assert len(recorder.asked) == 2
     else:
         assert isinstance(found, Refusal)
         assert found.reason is reason
-        assert len(asked) > 2
+        assert len(recorder.asked) > 2
 
 
 def test_words_that_make_a_template_drop_a_message_are_seen_in_whole_histories_too() -> None:
@@ -225,26 +210,24 @@ def test_a_message_that_is_written_in_place_of_another_leaves_no_trace_of_that_o
     assert found == Refusal(Reason.UNPROVEN_TAIL, "a new user message is not written once after the turn")
 
 
-def merging(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Merge the last letter of a user's message with what closes it, unless it is an `e`."""
-    ids: list[int] = []
-    for message in messages:
-        own = example.tokenize([message], add_generation_prompt=False)
-        merged = message["role"] == "user" and own[-2] != example.text("e")[0]
-        ids += [*own[:-2], 1000 + own[-2]] if merged else own
-    return ids + [example.OPEN, example.ROLES["assistant"]] * add_generation_prompt
+merging = each(
+    lambda m, ids, _: (
+        [*ids[:-2], 1000 + ids[-2]] if m["role"] == "user" and ids[-2] != example.text("e")[0] else ids
+    )
+)
+"""Merges the last letter of a user's message with what closes it, unless it is an `e`."""
 
 
 def test_a_content_whose_last_id_merges_is_asked_about_one_by_one() -> None:
     """Then a longer content does not insert ids, and nothing is wrong with the template."""
     located = place(example.step(), example.user("b"))
-    asked, counting = recorded(merging)
+    recorder = Recorder(merging)
     profile = Profile(suffix=SUFFIX, cases=(case("user"),))
-    found = answer(continue_questions(located, SUFFIX, profile=profile), counting)
+    found = answer(continue_questions(located, SUFFIX, profile=profile), recorder)
     assert isinstance(found, Stitched)
     assert list(found.added) == merging([example.user("b")], add_generation_prompt=True)
     assert found == answer(continue_questions(located, SUFFIX), merging)
-    assert 2 < len(asked) < 8
+    assert 2 < len(recorder.asked) < 8
 
 
 def test_a_profile_gives_a_proof_as_asking_without_one_does() -> None:
@@ -263,18 +246,9 @@ def test_a_profile_gives_a_proof_as_asking_without_one_does() -> None:
 
 def test_the_stops_of_a_profile_are_known_to_a_proof() -> None:
     """The suffix is not what closes a call here; the stop that a profile knows is."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids: list[int] = []
-        for message in messages:
-            ids += example.tokenize([message], add_generation_prompt=False)
-            ids[-1] = 5 if message.get("tool_calls") else example.CLOSE
-        return ids + [example.OPEN, example.ROLES["assistant"]] * add_generation_prompt
-
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    message = {"role": "assistant", "content": "", "tool_calls": [call]}
-    turn = SampledTurn(message=message, stop=None, history=(example.user(),))
-    result = {"role": "tool", "tool_call_id": "c", "content": "7"}
+    tokenize = each(lambda m, ids, _: [*ids[:-1], 5 if m.get("tool_calls") else example.CLOSE])
+    turn = SampledTurn(message=CALLING, stop=None, history=(example.user(),))
+    result = RESULT
     bare = answer(tail_questions(turn, (result,), SUFFIX), tokenize)
     assert isinstance(bare, Refusal)
     assert bare.reason is Reason.UNPROVEN_TAIL
