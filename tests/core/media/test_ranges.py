@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core import example
+from tests.core.example import Recorder, shown
 from tests.core.pictures import (
     CLOSE,
     END,
@@ -37,6 +39,7 @@ from tito_core import (
     Refusal,
     Step,
     Stitched,
+    TokenizeFn,
     suffix_ids,
     try_stitch,
 )
@@ -168,7 +171,7 @@ def test_the_echo_is_the_next_prompt() -> None:
         prompt.then(
             completion=[{"role": "assistant", "content": "A dog."}], completion_ids=[*b"A dog.", CLOSE]
         ),
-        {"role": "user", "content": "Sure?"},
+        SURE,
     )
     assert again.ids[: len(echo)] == echo
     assert again.media == ranges
@@ -223,62 +226,113 @@ def refused(step: Step, *new: dict[str, object], tokenize_fn: object = tokenize,
 
 
 STEP = first_step(showing("What?", "cat"), keys=["cat"])
-
-
-@pytest.mark.parametrize(
-    ("step", "new"),
-    [
-        (first_step({"role": "user", "content": "?"}, completion="<pad>"), showing("And this?", "dog")),
-        (STEP, showing("What is <pad>?", "dog")),
-        (STEP, {"role": "user", "content": "What is <pad>?"}),
-    ],
-    ids=["sampled", "spelled beside an image", "spelled alone"],
+PLAIN = first_step({"role": "user", "content": "?"})
+SURE: dict[str, object] = {"role": "user", "content": "Sure?"}
+SPELLED = showing("What is <pad>?", "dog")
+IN_RESULT = first_step(
+    {"role": "user", "content": "?"}, STEP.completion[0], showing("x", "cat", role="tool"), keys=["cat"]
 )
-def test_a_placeholder_that_is_no_image_is_refused(step: Step, new: dict[str, object]) -> None:
-    sampled = [PAD if index == PAD else index for index in step.completion_ids]
-    if step is not STEP:
-        step = first_step({"role": "user", "content": "?"})
-        step = Step(
-            prompt=step.prompt,
-            completion=step.completion,
-            prompt_ids=step.prompt_ids,
-            completion_ids=[PAD, *sampled[-1:]],
+FURTHER_BACK = first_step(showing("What?", "cat"), STEP.completion[0], SURE, keys=["cat"])
+
+
+def parts_of(message: Message) -> list[dict[str, Any]]:
+    return message["content"] if isinstance(message["content"], list) else []
+
+
+def images_in(message: Message) -> int:
+    return sum(part["type"] == "image" for part in parts_of(message))
+
+
+def with_parts(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> TokenizeFn:
+    """Return a template that changes the parts of messages."""
+    return shown(
+        lambda messages: [{**m, "content": change(parts_of(m))} if parts_of(m) else m for m in messages],
+        tokenize,
+    )
+
+
+def marked(mark: Callable[[Sequence[Message]], str]) -> TokenizeFn:
+    """Return a template that writes a mark before each message, which may depend on all up to it."""
+
+    def marking(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        ids: list[int] = []
+        for place, message in enumerate(messages, 1):
+            ids += [*mark(messages[:place]).encode(), *tokenize([message], add_generation_prompt=False)]
+        return ids + tokenize([], add_generation_prompt=add_generation_prompt)
+
+    return marking
+
+
+def result_with_images(message: Message) -> bool:
+    return message["role"] == "tool" and bool(parts_of(message))
+
+
+def seen_until(count: int) -> Step:
+    """Return a step whose conversation showed so many images."""
+    keys = [f"image {number}" for number in range(count)]
+    turns = [message for key in keys for message in (showing("?", key), STEP.completion[0])]
+    return first_step(*turns[:-1], keys=keys)
+
+
+counts_results = marked(
+    lambda until: str(sum(map(result_with_images, until))) if result_with_images(until[-1]) else ""
+)
+REFUSED: dict[str, tuple[Any, Step, dict[str, object], Reason]] = {
+    "sampled": (
+        tokenize,
+        attrs.evolve(PLAIN, completion_ids=[PAD, CLOSE]),
+        showing("And this?", "dog"),
+        Reason.PLACEHOLDERS,
+    ),
+    "spelled beside an image": (tokenize, STEP, SPELLED, Reason.PLACEHOLDERS),
+    "spelled alone": (tokenize, STEP, {**SURE, "content": "What is <pad>?"}, Reason.PLACEHOLDERS),
+    "a text spells the image that is dropped": (
+        with_parts(lambda parts: [part for part in parts if part["type"] == "text"]),
+        PLAIN,
+        SPELLED,
+        Reason.PLACEHOLDERS,
+    ),
+    "images in another order": (
+        with_parts(lambda parts: parts[::-1]),
+        STEP,
+        {"role": "user", "content": [image("dog"), {"type": "text", "text": "x"}, image("cow")]},
+        Reason.PLACEHOLDERS,
+    ),
+    "numbered": (numbering, STEP, showing("And this?", "dog"), Reason.UNPROVEN_TAIL),
+    "further back": (numbering, FURTHER_BACK, showing("And this?", "dog"), Reason.UNPROVEN_TAIL),
+    "counted in results": (
+        counts_results,
+        IN_RESULT,
+        showing("y", "dog", role="tool"),
+        Reason.UNPROVEN_TAIL,
+    ),
+    **{
+        f"left out after {limit}": (
+            marked(
+                lambda until, limit=limit: (  # type: ignore[misc]  # the default binds the loop's value
+                    "omitted" * (images_in(until[-1]) > 0 and sum(map(images_in, until)) > limit)
+                )
+            ),
+            seen_until(limit),
+            showing("And this?", "dog"),
+            Reason.UNPROVEN_TAIL,
         )
-    assert refused(step, new).reason is Reason.PLACEHOLDERS
+        for limit in (1, 3, 4, 6)
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_placeholder_that_is_not_shown_to_be_an_image_is_refused(name: str) -> None:
+    tokenize_fn, step, new, reason = REFUSED[name]
+    assert refused(step, new, tokenize_fn=tokenize_fn).reason is reason
 
 
 def test_a_sampled_placeholder_is_found_after_turns_that_were_checked() -> None:
-    found = stitched(STEP, {"role": "user", "content": "Sure?"})
-    step = found.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[PAD, CLOSE])
-    assert refused(step, {"role": "user", "content": "Sure?"}).reason is Reason.PLACEHOLDERS
-
-
-def test_an_image_that_the_template_drops_is_refused_although_a_text_spells_one() -> None:
-    def dropping(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        kept = [
-            {**m, "content": [p for p in m["content"] if p["type"] == "text"]}
-            if isinstance(m["content"], list)
-            else m
-            for m in messages
-        ]
-        return tokenize(kept, add_generation_prompt=add_generation_prompt)
-
-    step = first_step({"role": "user", "content": "?"})
-    found = refused(step, showing("What is <pad>?", "dog"), tokenize_fn=dropping)
-    assert found.reason is Reason.PLACEHOLDERS
-
-
-def test_images_in_another_order_than_the_parts_are_refused() -> None:
-    def backwards(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        *past, last = messages
-        turned = {**last, "content": last["content"][::-1]} if isinstance(last["content"], list) else last
-        return tokenize([*past, turned], add_generation_prompt=add_generation_prompt)
-
-    new: dict[str, object] = {
-        "role": "user",
-        "content": [image("dog"), {"type": "text", "text": "x"}, image("cow")],
-    }
-    assert refused(STEP, new, tokenize_fn=backwards).reason is Reason.PLACEHOLDERS
+    step = stitched(STEP, SURE).then(
+        completion=[{"role": "assistant", "content": "."}], completion_ids=[PAD, CLOSE]
+    )
+    assert refused(step, SURE).reason is Reason.PLACEHOLDERS
 
 
 def test_a_placeholder_without_marks_around_it_is_found() -> None:
@@ -295,21 +349,19 @@ def test_a_placeholder_without_marks_around_it_is_found() -> None:
 
 def test_images_in_the_result_of_a_call_are_found() -> None:
     """What the template writes after the arguments of a call is no part of the turn's close."""
-
-    def calling(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        texts = [
-            {**one, "content": "".join(f"({call['function']['arguments']})" for call in one["tool_calls"])}
+    calling = shown(
+        lambda messages: [
+            {**one, "content": "".join(f"({call['function']['arguments']})" for call in example.calls([one]))}
             if "tool_calls" in one
             else one
             for one in messages
-        ]
-        return tokenize(texts, add_generation_prompt=add_generation_prompt)
-
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ],
+        tokenize,
+    )
     asked = {"role": "user", "content": "?"}
     step = Step(
         prompt=[asked],
-        completion=[{"role": "assistant", "content": "", "tool_calls": [call]}],
+        completion=[example.CALLING],
         prompt_ids=tokenize([asked], add_generation_prompt=True),
         completion_ids=[*b"({})", CLOSE],
     )
@@ -320,23 +372,16 @@ def test_images_in_the_result_of_a_call_are_found() -> None:
 
 
 def test_texts_beside_an_image_stay_texts_where_a_template_writes_lists_otherwise() -> None:
-    def marking(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        texts = [
-            {**one, "content": f"*{one['content'][0]['text']}"}
-            if isinstance(one["content"], list) and len(one["content"]) == 1
-            else one
+    marking = shown(
+        lambda messages: [
+            {**one, "content": f"*{parts_of(one)[0]['text']}"} if len(parts_of(one)) == 1 else one
             for one in messages
-        ]
-        return tokenize(texts, add_generation_prompt=add_generation_prompt)
-
+        ],
+        tokenize,
+    )
     text = {"role": "user", "content": "y"}
     prompt = [*STEP.messages, text, showing("x", "dog"), showing("x", "cow"), text]
     assert isinstance(try_stitch([STEP], prompt, SUFFIX, marking, media=PLACEHOLDERS), Stitched)
-
-
-def test_numbered_images_depend_on_the_history() -> None:
-    found = refused(STEP, showing("And this?", "dog"), tokenize_fn=numbering)
-    assert found.reason is Reason.UNPROVEN_TAIL
 
 
 def test_several_numbered_images_go_by_ids_where_a_profile_asks_about_the_whole_history() -> None:
@@ -351,51 +396,6 @@ def test_several_numbered_images_go_by_ids_where_a_profile_asks_about_the_whole_
     assert [one.identity for one in found.media] == ["cat", "dog", "cow", "hen"]
     tail = numbering([*STEP.messages, new], add_generation_prompt=True)[-len(found.added) :]
     assert list(found.added) == tail
-
-
-def test_an_image_in_a_tool_result_counts_too() -> None:
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        seen, ids = 0, list[int]()
-        for message in messages:
-            images = message["role"] == "tool" and isinstance(message["content"], list)
-            seen += images
-            ids += [*(b"%d" % seen if images else b""), *tokenize([message], add_generation_prompt=False)]
-        return [*ids, *tokenize([], add_generation_prompt=add_generation_prompt)]
-
-    history = [{"role": "user", "content": "?"}, STEP.completion[0], showing("x", "cat", role="tool")]
-    step = first_step(*history, keys=["cat"])
-    found = refused(step, showing("y", "dog", role="tool"), tokenize_fn=counting)
-    assert found.reason is Reason.UNPROVEN_TAIL
-
-
-@pytest.mark.parametrize("limit", [1, 3, 4, 6])
-def test_a_template_that_leaves_out_many_images_is_refused(limit: int) -> None:
-    def limited(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        seen, ids = 0, list[int]()
-        for message in messages:
-            content = message["content"]
-            images = sum(part["type"] == "image" for part in content) if isinstance(content, list) else 0
-            seen += images
-            ids += [
-                *(b"omitted" * bool(images and seen > limit)),
-                *tokenize([message], add_generation_prompt=False),
-            ]
-        return [*ids, *tokenize([], add_generation_prompt=add_generation_prompt)]
-
-    keys = [f"image {number}" for number in range(limit)]
-    messages: list[Message] = []
-    for key in keys:
-        messages += [showing("?", key), STEP.completion[0]]
-    step = first_step(*messages[:-1], keys=keys)
-    assert refused(step, showing("And this?", "dog"), tokenize_fn=limited).reason is Reason.UNPROVEN_TAIL
-
-
-def test_an_image_further_back_counts_too() -> None:
-    step = first_step(
-        showing("What?", "cat"), STEP.completion[0], {"role": "user", "content": "Sure?"}, keys=["cat"]
-    )
-    found = refused(step, showing("And this?", "dog"), tokenize_fn=numbering)
-    assert found.reason is Reason.UNPROVEN_TAIL
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_a_step_without_ranges_is_not_continued() -> None:
         completion_ids=STEP.completion_ids,
     )
     detail = "the step has the ranges of 0 media, its messages 1"
-    assert refused(step, {"role": "user", "content": "Sure?"}) == Refusal(Reason.MULTIMODAL, detail)
+    assert refused(step, SURE) == Refusal(Reason.MULTIMODAL, detail)
 
 
 def test_the_range_of_another_image_is_an_error() -> None:
@@ -433,7 +433,7 @@ def test_the_range_of_another_image_is_an_error() -> None:
 
 
 def test_another_image_is_another_message() -> None:
-    prompt = [showing("What?", "lion"), STEP.completion[0], {"role": "user", "content": "Sure?"}]
+    prompt = [showing("What?", "lion"), STEP.completion[0], SURE]
     found = try_stitch([STEP], prompt, SUFFIX, tokenize, media=PLACEHOLDERS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.NO_PREFIX
@@ -446,12 +446,12 @@ def test_the_same_bytes_are_the_same_image_however_they_are_written() -> None:
     step = first_step(shown, keys=[key])
     keyed = {"type": "image_url", "image_url": None, "uuid": key}
     for part in (keyed, {"type": "image", "url": "DATA:image/gif;BASE64,aGk="}):
-        prompt = [{"role": "user", "content": [part]}, *step.completion, {"role": "user", "content": "Sure?"}]
+        prompt = [{"role": "user", "content": [part]}, *step.completion, SURE]
         assert isinstance(try_stitch([step], prompt, SUFFIX, tokenize, media=PLACEHOLDERS), Stitched)
 
 
 def test_ranges_survive_storage() -> None:
-    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    found = stitched(STEP, SURE)
     steps = Trajectory([STEP]).append(
         found.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46])
     )
@@ -497,20 +497,14 @@ def test_the_bridge_gives_what_a_stitch_gives() -> None:
 
 
 def test_a_bridge_asks_nothing_about_images_where_the_history_has_none() -> None:
-    asked: list[int] = []
-
-    def counted(messages: Sequence[Message], **options: bool) -> list[int]:
-        asked.append(len(messages))
-        return tokenize(messages, **options)
-
     step, new = first_step({"role": "user", "content": "?"}), [{"role": "user", "content": "!"}]
     counts = []
     for media in (None, PLACEHOLDERS):
-        asked.clear()
-        bridge = Bridge(counted, [CLOSE], media=media)
+        recorder = Recorder(tokenize)
+        bridge = Bridge(recorder, [CLOSE], media=media)
         found = bridge.extend(step.ids, new, turn=step.completion[0], history=step.prompt)
         assert isinstance(found, Extension)
-        counts.append(len(asked))
+        counts.append(len(recorder.asked))
     assert counts[0] == counts[1] > 0
 
 
@@ -527,7 +521,7 @@ def test_the_spans_of_a_bridge_grow_with_its_images() -> None:
 
 @pytest.mark.parametrize("known", [{}, {"media": STEP.media, "history": [showing("?", "cat", "dog")]}])
 def test_a_bridge_refuses_images_without_ranges(known: dict[str, object]) -> None:
-    assert isinstance(extended(STEP, {"role": "user", "content": "Sure?"}, **known), Refusal)
+    assert isinstance(extended(STEP, SURE, **known), Refusal)
 
 
 def test_placeholders_are_checked() -> None:
@@ -557,7 +551,7 @@ def test_a_modality_that_no_message_has_is_an_error(name: Any) -> None:
 
 
 def test_an_echo_that_puts_an_older_image_elsewhere_is_an_error() -> None:
-    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    found = stitched(STEP, SURE)
     (one,) = found.media
     with pytest.raises(InputError, match="another prompt"):
         echoed(found, found.ids, [(one.offset, one.length - 1)])
@@ -592,7 +586,7 @@ def test_a_placeholder_is_looked_for_where_ids_are_joined() -> None:
         media=[pair],
         truncated=True,
     )
-    prompt = [*cut.messages, {"role": "user", "content": "Sure?"}]
+    prompt = [*cut.messages, SURE]
     found = try_stitch([cut], prompt, (10,), close_by_ten, media={"image": [50, 10]})
     assert isinstance(found, Refusal)
     bridge = Bridge(close_by_ten, media={"image": [50, 10]}, suffix=(10,))
@@ -603,9 +597,9 @@ def test_a_placeholder_is_looked_for_where_ids_are_joined() -> None:
 
 def test_what_was_checked_counts_for_the_same_placeholders_only() -> None:
     first = first_step(showing("What?", "cat"), keys=["cat"])
-    prompt = stitched(first, {"role": "user", "content": "Sure?"})
+    prompt = stitched(first, SURE)
     step = prompt.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[777, CLOSE])
-    later = stitched(step, {"role": "user", "content": "Sure?"})
+    later = stitched(step, SURE)
     last = later.then(completion=[{"role": "assistant", "content": "."}], completion_ids=[46, CLOSE])
     more = refused(last, {"role": "user", "content": "?"}, media={**PLACEHOLDERS, "video": [777]})
     assert more.reason is Reason.PLACEHOLDERS
@@ -616,7 +610,7 @@ def test_what_was_checked_counts_for_the_same_placeholders_only() -> None:
     [[("a", 1)], [(None, 1)], [(2.0, 3)], [(1, 2, 3)], 5, [(-1, 1)], ["ab"]],
 )
 def test_malformed_ranges_are_an_input_error(ranges: object) -> None:
-    found = stitched(STEP, {"role": "user", "content": "Sure?"})
+    found = stitched(STEP, SURE)
     with pytest.raises(InputError, match="ranges"):
         echoed(found, found.ids, ranges)  # type: ignore[arg-type]
 
@@ -631,7 +625,7 @@ def test_malformed_ids_are_an_input_error(ids: object) -> None:
 
 
 def test_a_range_that_was_changed_is_an_error() -> None:
-    prompt = stitched(STEP, {"role": "user", "content": "Sure?"})
+    prompt = stitched(STEP, SURE)
     step = prompt.then(completion=[], completion_ids=[46, CLOSE])
     (one,) = step.media
     for other in (attrs.evolve(one, identity="fox"), attrs.evolve(one, modality="video")):
@@ -640,7 +634,7 @@ def test_a_range_that_was_changed_is_an_error() -> None:
 
 
 def test_ranges_of_other_ids_say_nothing_about_these() -> None:
-    media = stitched(STEP, {"role": "user", "content": "Sure?"}).media
+    media = stitched(STEP, SURE).media
     ids = Ids.of([PAD, *STEP.prompt_ids, *[5] * 50])
     assert Placeholders.of(PLACEHOLDERS).stray(ids, media) == 0  # type: ignore[union-attr]
 
