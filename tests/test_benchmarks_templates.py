@@ -24,8 +24,8 @@ from benchmarks.templates.page import page
 from benchmarks.templates.report import data, reasons, wrong
 from benchmarks.templates.shapes import SHAPES, SPELLINGS, Conversation, conversations
 from benchmarks.templates.stand_in import family_of
-from benchmarks.templates.verdict import DROPPED, EXACT, UNCLEAR, UNCLOSED, UNRENDERED, WAYS, WRONG
-from tito_core import Bridge, Extension, Refusal, Stitched, TemplateRefused
+from benchmarks.templates.verdict import DROPPED, EXACT, UNCLOSED, UNRENDERED, WAYS, WRONG
+from tito_core import Bridge, Extension, Refusal, Stitched
 from tito_core import answer as kernel_answer
 
 SAID = (
@@ -183,11 +183,6 @@ def test_a_template_without_stops_is_exact_where_the_policy_keeps_the_sampled_on
     assert verdicts(UNMARKED)["user"][0] == UNCLOSED
 
 
-def test_what_the_oracle_cannot_see_is_never_exact() -> None:
-    measured = CHATML.replace("<|im_end|>", "{{ '.' * (m.content | length > 8) }}<|im_end|>")
-    assert verdicts(measured)["user"][0] in {UNCLEAR, DROPPED}
-
-
 def planted(change: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return the driver of the kernel's questions with its results changed."""
     real = kernel_answer
@@ -226,18 +221,6 @@ def test_planted_ids_are_found(change: Callable[[Any], Any], monkeypatch: pytest
     judgement = judged(Entry("toy", CHATML))
     ways = {one.way for _, _, cell, one in wrong([judgement]) if cell.shape == "user"}
     assert ways == {"stitch", "profile"}
-
-
-def test_a_close_that_is_written_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(result: Any) -> Any:
-        if not isinstance(result, Stitched):
-            return result
-        kept = result.step.ids.tolist()
-        added = result.ids.tolist()[len(kept) :]
-        return attrs.evolve(result, ids=type(result.ids).of([*kept, kept[-1], *added], "ids"))
-
-    monkeypatch.setattr(kernel, "answer", planted(twice))
-    assert verdicts(CHATML)["user"] == (WRONG, "other ids")
 
 
 def test_an_answer_where_a_message_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,8 +315,3 @@ def test_no_template_text_is_on_the_page_or_in_the_data() -> None:
     secret = "{# a comment that no render shows #}" + CHATML
     seen = [judged(Entry("toy", secret))]
     assert "comment that no render" not in page(seen, date(2026, 1, 15)) + json.dumps(data(seen))
-
-
-def test_a_template_that_raises_elsewhere_is_no_error_of_the_oracle() -> None:
-    with pytest.raises(TemplateRefused):
-        truth(write_of(STRICT), conversation("tool"))

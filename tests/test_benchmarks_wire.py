@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import prefix_cache, prefix_turns, wire
+from benchmarks import prefix_cache, wire
 from benchmarks.history import History, histories
 from benchmarks.prefix_cache import CacheResults
 from benchmarks.prefix_turns import Shape, TurnCounts, turn_counts
@@ -146,10 +146,3 @@ def test_sums_are_fractions_of_all_turns() -> None:
     data = json.loads(json.dumps(prefix_cache.json_data(found)))
     assert data["reached"][prefix_cache.TITO]["of available"] == 1
     assert data["rounds"][prefix_cache.MITO][0][1]["cached"] == 4
-
-
-def test_the_block_size_is_read_from_the_metrics() -> None:
-    line = 'vllm:cache_config_info{block_size="128",cache_dtype="auto",engine="0"} 1.0'
-    found = prefix_turns.BLOCK.search(f"# HELP\n{line}\n")
-    assert found is not None
-    assert found[1] == "128"

@@ -34,12 +34,7 @@ def no_user(messages: Sequence[Message]) -> bool:
 
 def switched(asked: Callable[[Sequence[Message]], bool]) -> Any:
     """Return a template that writes one id more where it is asked to."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids = example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-        return [*ids, QUIET] if add_generation_prompt and asked(messages) else ids
-
-    return tokenize
+    return example.speaking(lambda messages: [QUIET] * asked(messages))
 
 
 CASES = [

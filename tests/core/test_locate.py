@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core import example
+from tests.core.example import CALL, CALLING, RESULT
 from tito_core import (
     InputError,
     Located,
@@ -28,9 +29,6 @@ from tito_core.locate import answered, turn_after
 from tito_core.seams.experiments import experiments
 
 SYSTEM = {"role": "system", "content": "Be kind."}
-CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT = {"role": "tool", "tool_call_id": "c", "content": "7"}
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
 
 

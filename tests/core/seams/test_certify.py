@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from tests.core import example
-from tito_core import Reason, TemplateRefused, TokenizeFn, answer
+from tests.core.example import each, refusing
+from tito_core import Reason, TokenizeFn, answer
 from tito_core.seams.case import TurnKind
 from tito_core.seams.certify import MOST_RENDERS, CaseToShow, certify_questions
 from tito_core.seams.profile import Case, Mode
@@ -93,14 +94,7 @@ def test_calls_of_one_name_are_shown_and_calls_of_two() -> None:
 
 def at_most(count: int) -> TokenizeFn:
     """Return ChatML as a template that takes so many messages."""
-    toy = BY_NAME["chatml"]
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if len(messages) > count:
-            raise TemplateRefused(f"{count} messages at most")
-        return toy(messages, add_generation_prompt=add_generation_prompt)
-
-    return tokenize
+    return refusing(lambda messages: len(messages) > count, f"{count} messages at most", BY_NAME["chatml"])
 
 
 @pytest.mark.parametrize(("kind", "shape"), [(PLAIN, "user"), (CALL, "tool")])
@@ -122,13 +116,8 @@ def test_a_case_is_certified_if_the_template_takes_more_than_one_history(
     assert case.mode is (Mode.REFUSED if reason else Mode.FREE)
 
 
-def measuring(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """End a user's text with an id for its length: then each of several messages is asked about alone."""
-    ids: list[int] = []
-    for message in messages:
-        own = example.tokenize([message], add_generation_prompt=False)
-        ids += [*own[:-2], 500 + len(own), own[-1]] if message["role"] == "user" else own
-    return ids + [example.OPEN, example.ROLES["assistant"]] * add_generation_prompt
+measuring = each(lambda m, ids, _: [*ids[:-2], 500 + len(ids), ids[-1]] if m["role"] == "user" else ids)
+"""Ends a user's text with an id for its length: then each of several messages is asked about alone."""
 
 
 def test_a_certificate_that_takes_too_many_renders_is_refused() -> None:
@@ -182,13 +171,6 @@ def test_a_case_is_asked_about_in_histories_of_other_forms(
     reads: Callable[[Sequence[Message]], bool],
 ) -> None:
     """The richest history has a system text, a tool loop and arguments as objects, all at once."""
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids: list[int] = []
-        for place, message in enumerate(messages):
-            marked = message["role"] == "user" and place > 0 and reads(messages[:place])
-            ids += [*[900] * marked, *example.tokenize([message], add_generation_prompt=False)]
-        return ids + example.tokenize([], add_generation_prompt=add_generation_prompt)
-
+    tokenize = each(lambda m, ids, past: [*[900] * bool(past and m["role"] == "user" and reads(past)), *ids])
     case = answer(certify_questions(PLAIN, ("user",), (example.CLOSE,), (example.CLOSE,)), tokenize)
     assert case.mode is Mode.HISTORY, case

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core import example
-from tests.core.example import CALLING, RESULT
+from tests.core.example import CALLING, RESULT, each, shown
 from tests.core.seams.test_prove import proved, turn
 from tito_core import (
     Bridge,
@@ -94,12 +94,7 @@ def test_the_stitched_prompt_of_a_call_has_its_close_once() -> None:
 
 
 def test_the_end_of_a_call_that_is_not_written_last_cannot_be_shown() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        last = messages[-1]["role"] == "assistant"
-        return example.tokenize(
-            messages[:-1] if last else messages, add_generation_prompt=add_generation_prompt
-        )
-
+    tokenize = shown(lambda messages: messages[:-1] if messages[-1]["role"] == "assistant" else messages)
     refusal = proved(turn((example.CLOSE,), message=CALLING), [RESULT], tokenize)
     assert refusal == Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call's turn cannot be shown")
 
@@ -145,13 +140,8 @@ NO_SUFFIX = "after the turn the template does not write the suffix"
 NO_CLOSE = "the turn ended with 99, which closes no tool call here: if it does, it is missing in stop_ids"
 
 
-def two_closes(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Close a turn that calls with 5, any other message with CLOSE."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.tokenize([message], add_generation_prompt=False)
-        ids[-1] = 5 if message.get("tool_calls") else example.CLOSE
-    return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+two_closes = each(lambda m, ids, _: [*ids[:-1], 5 if m.get("tool_calls") else example.CLOSE])
+"""Closes a turn that calls with 5, any other message with CLOSE."""
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.core import example
+from tests.core.example import CALL, CALLING, RESULT
 from tito_core import Message, Reason, Refusal, Step, Stitched, TemplateRefused, suffix_ids, try_stitch
 from tito_core.bridge import ANYWHERE
 from tito_core.media.ranges import Placeholders
@@ -34,9 +35,6 @@ from tito_core.seams.turn import SampledTurn
 from tito_core.seams.turn_form import calls_of
 
 Plain = dict[str, Any]
-CALL: Plain = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING: Plain = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT: Plain = {"role": "tool", "tool_call_id": "c", "content": "7"}
 KNOWN = SampledTurn(message=CALLING, history=(example.user("real"),))
 UNKNOWN = attrs.evolve(KNOWN, history=(), history_known=False)
 SAYING = Messages.of([example.user("failed: late, lost, gone, over")])
@@ -209,19 +207,22 @@ def stitched(past: Sequence[Message], tokenize: Any, **more: Any) -> Stitched | 
     return try_stitch([step], [*past, turn, new], suffix_ids(tokenize), tokenize, **more)
 
 
+def has_failed(message: Message) -> bool:
+    return message["role"] == "tool" and str(message["content"]).startswith("failed:")
+
+
+counting = example.each(
+    lambda m, ids, past: [*ids, *[700 + sum(map(has_failed, (*past, m)))] * has_failed(m)]
+)
+
+
 class Counting:
     """A template that counts the results which say "failed:", and writes the count after each of them."""
 
     template_words: tuple[str, ...] = ("failed:",)
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        ids: list[int] = []
-        count = 0
-        for message in messages:
-            failed = message["role"] == "tool" and str(message["content"]).startswith("failed:")
-            count += failed
-            ids += [*example.tokenize([message], add_generation_prompt=False), *[700 + count] * failed]
-        return [*ids, example.OPEN, example.ROLES["assistant"]] if add_generation_prompt else ids
+    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+        return counting(messages, add_generation_prompt=add_generation_prompt)
 
 
 FAILED = [example.user("Go."), CALLING, {**RESULT, "content": "failed: the path is flooded"}]
@@ -254,14 +255,9 @@ def test_words_that_no_earlier_message_says_change_nothing(past: list[Message]) 
         found = stitched(past, Counting(), profile=given)
         assert isinstance(found, Stitched)
         assert found.added[-3] == SECOND[0] - 1
-    asked: list[Any] = []
-
-    def plain(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(says(messages))
-        return Counting()(messages, add_generation_prompt=add_generation_prompt)
-
-    assert isinstance(stitched(past, plain), Stitched)
-    assert all(text.count("failed:") <= 1 for text in asked)
+    recorder = example.Recorder(Counting())
+    assert isinstance(stitched(past, recorder), Stitched)
+    assert all(says(messages).count("failed:") <= 1 for messages in recorder.asked)
 
 
 class Refusing:

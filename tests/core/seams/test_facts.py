@@ -8,13 +8,15 @@ from typing import Any
 import attrs
 import pytest
 
-from tito_core import TemplateRefused, answer
+from tests.core.example import refusing, shown, takes_arguments
+from tito_core import answer
 from tito_core.seams.facts import facts_questions
 from tito_core.seams.probe import probe_questions
 from tito_core.seams.profile import Facts
 from tito_core.testing.toys import TOYS, Message, Toy
 
 BY_NAME = {toy.name: toy for toy in TOYS}
+CHATML = BY_NAME["chatml"]
 USUAL = Facts(
     arguments="either",
     follows=("user", "tool", "system", "developer", "assistant"),
@@ -106,28 +108,23 @@ def test_the_opening_is_how_a_conversation_begins(name: str, opening: str) -> No
 
 
 def test_the_opening_is_without_a_system_text_where_none_is_taken() -> None:
-    def choosy(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if messages[0]["role"] == "system":
-            raise TemplateRefused("no system texts")
-        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
-
-    found = answer(facts_questions(BY_NAME["chatml"].suffix), choosy)
-    text = BY_NAME["chatml"].tokenizer.decode(found.opening)
+    choosy = refusing(lambda messages: messages[0]["role"] == "system", template=CHATML)
+    found = answer(facts_questions(CHATML.suffix), choosy)
+    text = CHATML.tokenizer.decode(found.opening)
     assert text == "<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\n"
     assert (found.default_system, found.random) == (False, False)
 
 
 def test_a_template_that_writes_nothing_for_an_empty_system_text_has_no_default() -> None:
-    def joining(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def joined(messages: Sequence[Message]) -> Sequence[Message]:
         first, *rest = messages
         if first["role"] == "system" and first["content"]:
             rest[0] = {**rest[0], "content": f"{first['content']} ({rest[0]['content']})"}
-        shown = rest if first["role"] == "system" else messages
-        return BY_NAME["chatml"](shown, add_generation_prompt=add_generation_prompt)
+        return rest if first["role"] == "system" else messages
 
-    found = answer(facts_questions(BY_NAME["chatml"].suffix), joining)
+    found = answer(facts_questions(CHATML.suffix), shown(joined, CHATML))
     assert found.default_system is False
-    assert "Be brief. (Hello.)" in BY_NAME["chatml"].tokenizer.decode(found.opening)
+    assert "Be brief. (Hello.)" in CHATML.tokenizer.decode(found.opening)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +147,10 @@ def test_an_opener_stands_between_the_close_and_what_a_message_says(
 
 def test_a_template_that_takes_one_conversation_only_has_no_facts() -> None:
     """One that takes a lone user, and answers it: all else cannot be told."""
-
-    def lonely(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if len(messages) > 1 or not isinstance(messages[0]["content"], str):
-            raise TemplateRefused("one message, of text")
-        return BY_NAME["chatml"](messages, add_generation_prompt=add_generation_prompt)
-
-    found = answer(facts_questions(BY_NAME["chatml"].suffix), lonely)
+    lonely = refusing(
+        lambda messages: len(messages) > 1 or not isinstance(messages[0]["content"], str), template=CHATML
+    )
+    found = answer(facts_questions(CHATML.suffix), lonely)
     assert found == Facts(
         default_system=False,
         null_content="same",
@@ -168,25 +162,18 @@ def test_a_template_that_takes_one_conversation_only_has_no_facts() -> None:
 
 
 def test_a_null_content_and_a_missing_one_are_two_facts() -> None:
-    def printing(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        texts = [{**one, "content": str(one.get("content", ""))} for one in messages]
-        return BY_NAME["chatml"](texts, add_generation_prompt=add_generation_prompt)
-
-    found = answer(facts_questions(BY_NAME["chatml"].suffix), printing)
+    printing = shown(
+        lambda messages: [{**one, "content": str(one.get("content", ""))} for one in messages], CHATML
+    )
+    found = answer(facts_questions(CHATML.suffix), printing)
     assert (found.null_content, found.absent_content) == ("differs", "same")
 
 
 @pytest.mark.parametrize(("form", "taken"), [("object", dict), ("text", str)])
 def test_the_accepted_form_of_arguments_is_a_fact(form: str, taken: type) -> None:
-    def picky(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        calls = [call for message in messages for call in message.get("tool_calls") or ()]
-        if any(type(call["function"]["arguments"]) is not taken for call in calls):
-            raise TemplateRefused(f"arguments are {taken}")
-        return toy(messages, add_generation_prompt=add_generation_prompt)
-
     for name, content in (("chatml", "same"), ("prints_none", "differs")):
         toy = BY_NAME[name]
-        found = answer(facts_questions(toy.suffix), picky)
+        found = answer(facts_questions(toy.suffix), takes_arguments(taken, toy))
         assert found.arguments == form
         assert (found.null_content, found.absent_content) == (content, content)
 

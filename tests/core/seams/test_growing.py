@@ -15,7 +15,6 @@ from tito_core import (
     Refusal,
     Step,
     Stitched,
-    TemplateRefused,
     TokenizeFn,
     answer,
     stitch_questions,
@@ -120,9 +119,8 @@ def test_a_stop_that_a_profile_knows_shows_where_a_call_ends() -> None:
     toy = BY_NAME["two_closes"]
     one = GrowingProfile(probe(toy, toy.stop_ids))
     assert one.profile.cases == ()
-    call = {"id": "a1b2c3d4e", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    turn = attrs.evolve(ASKED, message={"role": "assistant", "content": "", "tool_calls": [call]})
-    result = {"role": "tool", "tool_call_id": "a1b2c3d4e", "content": "7"}
+    turn = attrs.evolve(ASKED, message=example.calling("a1b2c3d4e"))
+    result = {**example.RESULT, "tool_call_id": "a1b2c3d4e"}
     proof = answer(one.known_tail_questions(turn, (result,)), toy)
     assert isinstance(proof, Proof)
     assert toy.tokenizer.decode(proof.ids).startswith("<|eom|><|im_start|>tool\n7")
@@ -202,18 +200,13 @@ def test_words_that_make_a_template_count_images_are_seen_in_a_history_that_show
 
 def asked_with(
     growing: GrowingProfile, step: Step, prompt: list[Message], template: TokenizeFn
-) -> list[Sequence[Message]]:
+) -> list[tuple[Message, ...]]:
     """Return the conversations that the template is asked about for the next prompt."""
-    asked: list[Sequence[Message]] = []
-
-    def recording(messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        asked.append(messages)
-        return template(messages, add_generation_prompt=add_generation_prompt)
-
+    recorder = example.Recorder(template)
     suffix = suffix_ids(template)
-    found = try_stitch([step], prompt, suffix, recording, media=PLACEHOLDERS, profile=growing)
+    found = try_stitch([step], prompt, suffix, recorder, media=PLACEHOLDERS, profile=growing)
     assert isinstance(found, Stitched)
-    return asked
+    return recorder.asked
 
 
 @pytest.mark.parametrize(
@@ -246,11 +239,7 @@ def test_a_case_that_one_history_alone_takes_is_refused() -> None:
     """What holds in one was not shown to hold in others: this template takes four messages at most."""
     toy = BY_NAME["chatml"]
 
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        if len(messages) > 4:
-            raise TemplateRefused("four messages at most")
-        return toy(messages, add_generation_prompt=add_generation_prompt)
-
+    tokenize = example.refusing(lambda messages: len(messages) > 4, template=toy)
     one = GrowingProfile(Profile(suffix=toy.suffix, stop_ids=toy.stop_ids))
     answer(one.known_tail_questions(ASKED, (example.user("a"),)), tokenize)
     assert [case.mode for case in one.profile.cases] == [Mode.REFUSED]

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.core import example
-from tito_core import Message, Policy, Reason, Refusal, Step, Stitched, TemplateRefused, answer, try_stitch
+from tests.core.example import Recorder, each, refusing, takes_arguments
+from tito_core import Policy, Reason, Refusal, Step, Stitched, answer, try_stitch
 from tito_core.seams.keys import MOST, differing_keys, read_key_questions
 
 SUFFIX = (example.CLOSE,)
 TOOLS = {"role": "system", "content": "Be brief.", "tools": [{"name": "f"}]}
 
 
-def reading(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Write the tools of system messages, as GLM-4's template does, and an assistant's `thinking`."""
-    ids: list[int] = []
-    for message in messages:
-        ids += example.text(str(message.get("tools"))) if message["role"] == "system" else []
-        ids += example.text(str(message.get("thinking"))) if message["role"] == "assistant" else []
-        ids += example.tokenize([message], add_generation_prompt=False)
-    return ids + example.tokenize([], add_generation_prompt=add_generation_prompt)
+reading = each(
+    lambda m, ids, _: [
+        *(example.text(str(m.get("tools"))) if m["role"] == "system" else []),
+        *(example.text(str(m.get("thinking"))) if m["role"] == "assistant" else []),
+        *ids,
+    ]
+)
+"""Writes the tools of system messages, as GLM-4's template does, and an assistant's `thinking`."""
 
 
 def stitched(
@@ -85,32 +85,19 @@ def test_the_template_is_asked(ours: dict[str, Any], theirs: dict[str, Any], key
 
 
 def test_an_answer_is_asked_about_after_a_question() -> None:
-    def alternating(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        roles = [one["role"] for one in messages]
-        if any(one == other for one, other in pairwise(roles)):
-            raise TemplateRefused("roles alternate")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
+    alternating = refusing(lambda messages: any(a["role"] == b["role"] for a, b in pairwise(messages)))
     pair = ({"role": "assistant", "content": "x", "id": 1}, {"role": "assistant", "content": "x", "id": 2})
     assert answer(read_key_questions([pair]), alternating) is None
 
 
 def test_a_message_that_the_template_never_takes_shows_nothing() -> None:
-    def refusing(*_: object, **__: object) -> list[int]:
-        raise TemplateRefused("no")
-
     pair = ({"role": "user", "content": "x", "id": 1}, {"role": "user", "content": "x", "id": 2})
-    assert answer(read_key_questions([pair]), refusing) == "id"
+    assert answer(read_key_questions([pair]), refusing(lambda _: True)) == "id"
 
 
 @pytest.mark.parametrize("taken", [str, dict])
 def test_calls_are_asked_about_in_the_form_that_the_template_takes(taken: type) -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        calls = [call for message in messages for call in message.get("tool_calls") or ()]
-        if not all(isinstance(call["function"]["arguments"], taken) for call in calls):
-            raise TemplateRefused("arguments have another form")
-        return reading(messages, add_generation_prompt=add_generation_prompt)
-
+    tokenize = takes_arguments(taken, reading)
     function = {"name": "f", "arguments": "{}" if taken is dict else {}}
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "7"}
@@ -120,33 +107,23 @@ def test_calls_are_asked_about_in_the_form_that_the_template_takes(taken: type) 
 
 
 def test_the_questions_are_few_however_many_messages_differ() -> None:
-    asked: list[object] = []
-
-    def counting(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        asked.append(messages)
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
+    recorder = Recorder()
     alike = [
         ({"role": "user", "content": "x", "at": i}, {"role": "user", "content": "x", "at": -1})
         for i in range(99)
     ]
-    assert answer(read_key_questions(alike), counting) is None
-    assert len(asked) == 2
+    assert answer(read_key_questions(alike), recorder) is None
+    assert len(recorder.asked) == 2
     unlike = [
         ({"role": "user", "content": "x", f"k{i}": 1}, {"role": "user", "content": "x"}) for i in range(99)
     ]
-    asked.clear()
-    assert answer(read_key_questions(unlike), counting) in {f"k{i}" for i in range(99)}
-    assert len(asked) == MOST
+    recorder.asked.clear()
+    assert answer(read_key_questions(unlike), recorder) in {f"k{i}" for i in range(99)}
+    assert len(recorder.asked) == MOST
 
 
 def test_a_client_that_adds_a_key_to_every_message_is_believed_where_calls_are_texts_alone() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        calls = [call["function"]["arguments"] for one in messages for call in one.get("tool_calls") or ()]
-        if any(isinstance(arguments, dict) for arguments in calls):
-            raise TemplateRefused("arguments are texts")
-        return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
-
+    tokenize = takes_arguments(str)
     function = {"name": "find", "arguments": "{}"}
     call = {**example.assistant(""), "tool_calls": [{"id": "call1", "function": function}]}
     found = {"role": "tool", "tool_call_id": "call1", "content": "7"}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.core import example
+from tests.core.example import shown
 from tito_core import InputError, Message, Refusal, TemplateRefused, answer, suffix_ids
 from tito_core.seams.prove import prove_questions
 from tito_core.seams.suffix import takes_parts_questions
@@ -69,10 +70,7 @@ def test_a_close_that_begins_with_a_space_of_the_last_word_is_not_located() -> N
 
 
 def test_a_template_in_which_no_turn_can_be_located_has_no_suffix() -> None:
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        without_assistant = [message for message in messages if message["role"] != "assistant"]
-        return example.tokenize(without_assistant, add_generation_prompt=add_generation_prompt)
-
+    tokenize = shown(lambda messages: [one for one in messages if one["role"] != "assistant"])
     words = "^the chat template loses an assistant's content, or merges it: nothing can be stitched$"
     with pytest.raises(InputError, match=words):
         suffix_ids(tokenize)
@@ -93,14 +91,12 @@ def test_the_system_text_that_a_template_demands_is_asked_with_as_a_copy() -> No
 
 def test_a_template_that_prints_a_list_of_parts_does_not_take_it() -> None:
     """It loses texts; one that stands in a printed list is no content."""
-
-    def shown(content: object) -> str:
-        return "..." if isinstance(content, str) else str(content)
-
-    def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-        written = [{**one, "content": shown(one["content"])} for one in messages]
-        return example.tokenize(written, add_generation_prompt=add_generation_prompt)
-
+    tokenize = shown(
+        lambda messages: [
+            {**one, "content": "..." if isinstance(one["content"], str) else str(one["content"])}
+            for one in messages
+        ]
+    )
     with pytest.raises(InputError, match="the chat template loses an assistant's content"):
         suffix_ids(tokenize)
     turn = SampledTurn(message=example.assistant(), stop=None, suffix=(example.CLOSE,))

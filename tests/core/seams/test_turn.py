@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core import example
+from tests.core.example import CALL, CALLING, RESULT
 from tito_core import Message
 from tito_core.message import Messages
 from tito_core.seams.seam import SHORT, Seam
@@ -15,9 +16,6 @@ from tito_core.seams.turn import MOST_BETWEEN, LocatedTurn, SampledTurn
 from tito_core.seams.turn_form import WORDS, TurnForm
 
 Plain = dict[str, Any]
-CALL: Plain = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING: Plain = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-RESULT: Plain = {"role": "tool", "tool_call_id": "c", "content": "7"}
 TEXT: Plain = {"role": "system", "content": "s"}
 
 
