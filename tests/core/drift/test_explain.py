@@ -1,6 +1,8 @@
-"""Each cause by a conversation that has exactly that one."""
+"""Each cause by a conversation that has exactly that one, and several causes in one place or in several."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -23,164 +25,241 @@ from tests.core.drift.conversations import (
     user,
     whole,
 )
-from tito_core import Message
+from tito_core import Message, render_key
+
+THOUGHT = "<think>hm</think>yes"
+NEXT = user("next")
+FORGETS, TRIMS, CLOSES, SHOUTS, KEEPS = map(Family, (forgetful, trimming, closing, shouting, whole))
+LACKS, SPELLS = "the message lacks what was sampled", "the message spells it differently"
+ASKED = "message 0 (user) says something else"
+SPACED = "message 1 (assistant) differs: outer whitespace"
+CALL_TEXT = '<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>'
+CALLED = assistant(None, tool_calls=tool_calls("f", '{"x": 1}'))
 
 
-def test_a_conversation_that_is_restated_has_no_break() -> None:
-    audited = Conversation(TOOLS).turn("one").turn("two").turn("three").audit()
-    assert audited.breaks == ()
-    assert audited.tally.compared_prompts == 3
+def in_history(change: Callable[[str], str], write: Callable[[Message, bool], str] = whole) -> Family:
+    """Return a family that writes earlier turns otherwise."""
+    return Family(lambda message, history: change(write(message, history)) if history else whole(message))
 
 
-def test_retokenized() -> None:
-    audited = Conversation().turn("abba", ids=letters("abba" + END)).turn("yes").audit()
-    assert causes_of(audited) == [("t0", "CONTENT", "RETOKENIZED")]
-    one = audited.breaks[0]
-    assert [piece.text for piece in one.used] == ["a", "b", "b", "a"]
-    assert [piece.text for piece in one.rendered] == ["ab", "ba"]
-    assert (one.used_ids, one.rendered_ids, one.sampled_ids, one.call) == (4, 2, 4, "t1")
-    assert one.before.endswith("<|im_start|>assistant\n")
-    assert one.used_after == one.rendered_after == "<|im_end|>\n<|im_start|>user\ngo on<|im_end|>\n"
-    assert not one.happened
+class Together(Family):
+    """Counts tools in the first message."""
+
+    def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+        first = {**messages[0], "content": f"{str(key).count('function')}{messages[0]['content']}"}
+        return super().write([first, *messages[1:]], None, opener=opener)
 
 
-def test_the_template_drops_thinking() -> None:
-    audited = Conversation().turn("<think>hm</think>yes", thinks()).turn("so").audit(Family(forgetful))
-    assert causes_of(audited) == [("t0", "REASONING", "THINKING")]
-    assert audited.breaks[0].rendered == ()
+class Late(Family):
+    """Writes answers in capitals in a prompt of five messages."""
+
+    def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+        late = [{**one, "content": one["content"].upper()} for one in messages]
+        return super().write(late if len(messages) == 5 else messages, key, opener=opener)
 
 
-def test_thinking_that_stands_in_the_content_is_dropped_too() -> None:
-    audited = Conversation().turn("<think>hm</think>yes").turn("so").audit(Family(forgetful))
-    assert causes_of(audited) == [("t0", "REASONING", "THINKING")]
+def one(text: str, message: Message | None = None) -> Conversation:
+    return Conversation().turn(text, message)
 
 
-def test_marks_of_empty_thinking_are_dropped() -> None:
-    audited = Conversation().turn("<think></think>yes").turn("so").audit(Family(forgetful))
-    assert causes_of(audited) == [("t0", "REASONING", "THINKING")]
-    assert "empty" in audited.breaks[0].detail
+def said(text: str, message: Message | None = None) -> Conversation:
+    """Return a turn, and a second one after it."""
+    return one(text, message).turn("so")
 
 
-def test_white_space_that_the_template_trims() -> None:
-    audited = Conversation().turn("yes \n").turn("so").audit(Family(trimming))
-    assert causes_of(audited) == [("t0", "CONTENT", "WHITESPACE")]
-    assert audited.breaks[0].detail.startswith("the template")
+def cut(text: str) -> Conversation:
+    return Conversation().turn(text, assistant(text), truncated=True)
 
 
-def test_white_space_that_the_parse_lost() -> None:
-    audited = Conversation().turn("yes \n", assistant("yes")).turn("so").audit()
-    assert causes_of(audited) == [("t0", "CONTENT", "WHITESPACE")]
-    assert audited.breaks[0].detail.startswith("the parse")
+def spelled(text: str, end: str = END, tools: Sequence[Message] = (), **message: object) -> Conversation:
+    """Return a turn whose ids are no tokenizer's."""
+    said = {**assistant(text), **message}
+    return Conversation(tools).turn("", said, ids=letters(text + end), truncated=not end)
 
 
-def test_a_call_that_was_parsed_and_is_spelled_differently() -> None:
-    text = '<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>'
-    conversation = Conversation(TOOLS).turn(text, assistant(None, tool_calls=tool_calls("f", '{"x": 1}')))
-    assert causes_of(conversation.turn("so").audit()) == [("t0", "CALLS", "PARSE")]
+def edited(first: Conversation, *prompt: Message) -> Conversation:
+    return first.turn("so", prompt=[*prompt, NEXT], new=[NEXT])
 
 
-def test_reasoning_that_was_lost_in_the_parse() -> None:
-    audited = Conversation().turn("<think>hm</think>yes", assistant("yes")).turn("so").audit()
-    assert causes_of(audited) == [("t0", "REASONING", "PARSE")]
-    assert audited.breaks[0].detail == "the message lacks what was sampled"
+def glued(first: Conversation, between: str = "") -> Conversation:
+    """Return a conversation that goes on right after the first turn's ids."""
+    tail = TOY.encode(f"{between}<|im_start|>user\ngo on<|im_end|>\n<|im_start|>assistant\n")
+    return first.turn("so", prompt_ids=[*first.calls[0].ids, *tail])
 
 
-def test_reasoning_that_was_lost_in_the_parse_and_would_be_dropped_as_well() -> None:
-    audited = (
-        Conversation().turn("<think>hm</think>yes", assistant("yes")).turn("so").audit(Family(forgetful))
-    )
-    assert causes_of(audited) == [("t0", "REASONING", "PARSE+REWRITTEN")]
+def other_tools(first: Conversation) -> Conversation:
+    return first.turn("so", tools=[*TOOLS, *TOOLS])
 
 
-def test_a_message_with_text_that_was_never_sampled() -> None:
-    audited = Conversation().turn("yes", assistant("yes indeed")).turn("so").audit()
-    assert causes_of(audited) == [("t0", "CONTENT", "PARSE")]
-    assert audited.breaks[0].detail == "the message spells it differently"
+def fewer_tools() -> Conversation:
+    opening = [user("first")]
+    sent = Together().ids(opening, render_key(TOOLS), add_generation_prompt=True)
+    conversation = Conversation(TOOLS).turn("yes", prompt=opening, prompt_ids=sent)
+    return conversation.turn("so", prompt=[user("other"), assistant("yes"), user()], tools=[])
 
 
-def test_the_template_writes_history_differently() -> None:
-    audited = Conversation().turn("yes").turn("so").audit(Family(shouting))
-    assert causes_of(audited) == [("t0", "CONTENT", "REWRITTEN")]
-
-
-def test_the_template_renumbers() -> None:
-    def renumbering(message: Message, history: bool) -> str:
-        return whole(message).replace("7", "0") if history else whole(message)
-
-    audited = Conversation().turn("call 7 it").turn("so").audit(Family(renumbering))
-    assert causes_of(audited) == [("t0", "CONTENT", "REWRITTEN")]
-    assert "renumbered" in audited.breaks[0].detail
-
-
-@pytest.mark.parametrize("edit", [user("other"), user("go on ")])
-def test_the_harness_edits_what_was_asked(edit: Message) -> None:
-    conversation = Conversation().turn("yes")
-    conversation.turn("so", prompt=[edit, assistant("yes"), user("next")], new=[user("next")])
-    assert causes_of(conversation.audit()) == [("t0", "PROMPT", "EDITED")]
-    assert conversation.audit().breaks[0].detail == "message 0 (user) says something else"
-
-
-def test_the_harness_edits_what_was_said_and_says_how() -> None:
-    conversation = Conversation().turn("yes  ")
-    conversation.turn("so", prompt=[user(), assistant("yes"), user("next")], new=[user("next")])
-    assert causes_of(conversation.audit()) == [("t0", "CONTENT", "EDITED")]
-    assert conversation.audit().breaks[0].detail == "message 1 (assistant) differs: outer whitespace"
-
-
-def test_the_harness_drops_the_thinking_that_it_was_given() -> None:
-    conversation = Conversation().turn("<think>hm</think>yes", thinks())
-    conversation.turn("so", prompt=[user(), assistant("yes"), user("next")], new=[user("next")])
-    assert causes_of(conversation.audit()) == [("t0", "REASONING", "EDITED")]
-
-
-def test_an_edit_that_went_by_messages_is_found_by_its_roles() -> None:
-    conversation = Conversation(by_ids=False).turn("yes")
-    conversation.turn("so", prompt=[user(), assistant("no"), user("next")])
-    assert causes_of(conversation.audit()) == [("t0", "CONTENT", "EDITED")]
-    assert conversation.audit().breaks[0].happened
-
-
-def test_a_cut_turn_is_closed() -> None:
-    conversation = Conversation().turn("<think>hm", assistant("<think>hm"), truncated=True).turn("so")
-    assert causes_of(conversation.audit(Family(closing))) == [("t0", "CLOSE", "TRUNCATED")]
-    assert causes_of(conversation.audit()) == []
-
-
-def test_a_cut_turn_that_went_on_without_a_close() -> None:
-    conversation = Conversation().turn("ye", truncated=True)
-    glued = [
-        *conversation.calls[0].ids,
-        *TOY.encode("\n<|im_start|>user\ngo on<|im_end|>\n<|im_start|>assistant\n"),
-    ]
-    conversation.turn("so", prompt_ids=glued)
-    assert causes_of(conversation.audit()) == [("t0", "CLOSE", "TRUNCATED")]
-
-
-def test_other_tools() -> None:
-    conversation = Conversation(TOOLS).turn("yes").turn("so", tools=[*TOOLS, *TOOLS])
-    assert causes_of(conversation.audit()) == [("t0", "PROMPT", "TOOLS")]
-
-
-def test_the_stop_is_not_the_close() -> None:
-    conversation = Conversation().turn("yes", ids=TOY.encode("yes" + OTHER_END)).turn("so")
-    assert causes_of(conversation.audit()) == [("t0", "CLOSE", "SEAM")]
-    one = conversation.audit().breaks[0]
-    assert ([p.text for p in one.used], [p.text for p in one.rendered]) == ([OTHER_END], [END])
-
-
-def test_a_newline_that_was_lost_after_the_close() -> None:
-    conversation = Conversation().turn("yes")
-    tail = TOY.encode("<|im_start|>user\ngo on<|im_end|>\n<|im_start|>assistant\n")
-    conversation.turn("so", prompt_ids=[*conversation.calls[0].ids, *tail])
-    assert causes_of(conversation.audit()) == [("t0", "CLOSE", "SEAM")]
-
-
-def test_another_family_rendered_the_first_prompt() -> None:
-    audited = Conversation().turn("yes").turn("so").audit(Family(opening="Today is Monday. "))
-    assert causes_of(audited) == [("t0", "PROMPT", "RENDERING")]
-
-
-def test_a_turn_without_a_message_is_unknown() -> None:
+def without_message() -> Conversation:
     conversation = Conversation().turn("yes", without_message=True)
-    conversation.turn("so", prompt=[user(), assistant("no"), user()])
-    assert causes_of(conversation.audit()) == [("t0", "CONTENT", "UNKNOWN")]
+    return conversation.turn("so", prompt=[user(), assistant("no"), user()])
+
+
+def by_messages() -> Conversation:
+    return Conversation(by_ids=False).turn("yes").turn("so", prompt=[user(), assistant("no"), NEXT])
+
+
+def ended(text: str, stop: str) -> Conversation:
+    return Conversation().turn("", assistant(text.strip()), ids=TOY.encode(text + stop)).turn("so")
+
+
+DATED = Family(opening="Today is Monday. ")
+RENUMBERS = in_history(lambda text: text.replace("7", "0"))
+LEAVES_OUT = in_history(lambda _: "")
+SPELLED_THOUGHT = Conversation().turn("", thinks(content="ab"), ids=letters("<think>hm</think>ab" + END))
+FORGOTTEN = SPELLED_THOUGHT.turn("so")
+CASES: list[tuple[str, Conversation, Family, str, str]] = [
+    # a name, a conversation, a family, part and cause of each break, words of the first one's detail
+    ("all restated", Conversation(TOOLS).turn("one").turn("two").turn("three"), KEEPS, "", ""),
+    ("thinking", said(THOUGHT, thinks()), FORGETS, "REASONING THINKING", ""),
+    ("thinking in the content", said(THOUGHT), FORGETS, "REASONING THINKING", ""),
+    ("empty thinking", said("<think></think>yes"), FORGETS, "REASONING THINKING", "empty"),
+    ("trimmed", said("yes \n"), TRIMS, "CONTENT WHITESPACE", "the template"),
+    ("trimmed by the parse", said("yes \n", assistant("yes")), KEEPS, "CONTENT WHITESPACE", "the parse"),
+    ("a parsed call", Conversation(TOOLS).turn(CALL_TEXT, CALLED).turn("so"), KEEPS, "CALLS PARSE", ""),
+    (
+        "lost by the parse",
+        said(THOUGHT, assistant("yes")),
+        KEEPS,
+        "REASONING PARSE",
+        LACKS,
+    ),
+    ("lost twice", said(THOUGHT, assistant("yes")), FORGETS, "REASONING PARSE+REWRITTEN", ""),
+    ("never sampled", said("yes", assistant("yes indeed")), KEEPS, "CONTENT PARSE", SPELLS),
+    ("capitals", said("yes"), SHOUTS, "CONTENT REWRITTEN", ""),
+    ("renumbered", said("call 7 it"), RENUMBERS, "CONTENT REWRITTEN", "renumbered"),
+    (
+        "a question",
+        edited(one("yes"), user("other"), assistant("yes")),
+        KEEPS,
+        "PROMPT EDITED",
+        ASKED,
+    ),
+    (
+        "a space",
+        edited(one("yes"), user("go on "), assistant("yes")),
+        KEEPS,
+        "PROMPT EDITED",
+        ASKED,
+    ),
+    (
+        "an answer",
+        edited(one("yes  "), user(), assistant("yes")),
+        KEEPS,
+        "CONTENT EDITED",
+        SPACED,
+    ),
+    ("a thought", edited(one(THOUGHT, thinks()), user(), assistant("yes")), KEEPS, "REASONING EDITED", ""),
+    ("an edit by messages", by_messages(), KEEPS, "CONTENT EDITED", ""),
+    ("a cut turn that is closed", cut("<think>hm").turn("so"), CLOSES, "CLOSE TRUNCATED", ""),
+    ("a cut turn that stays open", cut("<think>hm").turn("so"), KEEPS, "", ""),
+    ("a cut turn without a close", glued(cut("ye"), "\n"), KEEPS, "CLOSE TRUNCATED", ""),
+    ("other tools", other_tools(Conversation(TOOLS).turn("yes")), KEEPS, "PROMPT TOOLS", ""),
+    ("another stop", ended("yes", OTHER_END), KEEPS, "CLOSE SEAM", ""),
+    ("a line break lost after the close", glued(one("yes")), KEEPS, "CLOSE SEAM", ""),
+    ("another family", said("yes"), DATED, "PROMPT RENDERING", ""),
+    ("no message", without_message(), KEEPS, "CONTENT UNKNOWN", ""),
+    (
+        "a respelled thought",
+        SPELLED_THOUGHT.turn("so"),
+        FORGETS,
+        "REASONING THINKING, CONTENT RETOKENIZED",
+        "",
+    ),
+    (
+        "a thought and white space",
+        said("<think>hm</think>\n\nyes", thinks(content="\n\nyes")),
+        in_history(str.strip, forgetful),
+        "REASONING THINKING",
+        "",
+    ),
+    (
+        "a thought and capitals",
+        said(THOUGHT, thinks()),
+        in_history(str.upper, forgetful),
+        "REASONING THINKING+REWRITTEN",
+        "",
+    ),
+    ("a thought and content", said(THOUGHT, thinks()), LEAVES_OUT, "REASONING THINKING+REWRITTEN", ""),
+    ("all parsed away", said(f"{THOUGHT} no", thinks(content="")), FORGETS, "REASONING THINKING+PARSE", ""),
+    ("half parsed away", said(f"{THOUGHT} no", thinks()), FORGETS, "REASONING THINKING+PARSE", ""),
+    ("respelled space", spelled("ab ").turn("so"), TRIMS, "CONTENT RETOKENIZED, CONTENT WHITESPACE", ""),
+    ("a respelled stop", spelled("ab", OTHER_END).turn("so"), KEEPS, "CONTENT RETOKENIZED, CLOSE SEAM", ""),
+    ("a space and a stop", ended("ab ", OTHER_END), KEEPS, "CONTENT SEAM+WHITESPACE", ""),
+    (
+        "an edit of a respelled turn",
+        edited(spelled("ab, yes"), user(), assistant("ab, no")),
+        KEEPS,
+        "CONTENT RETOKENIZED, CONTENT EDITED",
+        "",
+    ),
+    (
+        "an edit before a respelled turn",
+        edited(spelled("ab"), user("other"), assistant("ab")),
+        KEEPS,
+        "PROMPT EDITED, CONTENT RETOKENIZED",
+        "",
+    ),
+    (
+        "other tools and a respelled turn",
+        other_tools(spelled("ab", tools=TOOLS)),
+        KEEPS,
+        "PROMPT TOOLS, CONTENT RETOKENIZED",
+        "",
+    ),
+    ("other tools and an edit", fewer_tools(), Together(), "PROMPT TOOLS+EDITED", ""),
+    (
+        "a respelled turn that was cut",
+        spelled("<think>ab", "").turn("so"),
+        CLOSES,
+        "CONTENT RETOKENIZED, CLOSE TRUNCATED",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("conversation", "family", "causes", "detail"), [row[1:] for row in CASES], ids=[row[0] for row in CASES]
+)
+def test_a_difference_has_its_causes(
+    conversation: Conversation, family: Family, causes: str, detail: str
+) -> None:
+    audited = conversation.audit(family)
+    assert causes_of(audited) == [("t0", *pair.split()) for pair in causes.split(", ") if pair]
+    assert detail == "" or detail in audited.breaks[0].detail
+    assert audited.tally.compared_prompts == len(conversation.calls)
+    assert all(one.happened is not conversation.by_ids for one in audited.breaks)
+
+
+def test_a_break_shows_what_is_in_use_and_what_is_rendered() -> None:
+    (found,) = spelled("abba").turn("yes").audit().breaks
+    assert [piece.text for piece in found.used] == ["a", "b", "b", "a"]
+    assert [piece.text for piece in found.rendered] == ["ab", "ba"]
+    assert (found.used_ids, found.rendered_ids, found.sampled_ids, found.call) == (4, 2, 4, "t1")
+    assert found.before.endswith("<|im_start|>assistant\n")
+    assert found.used_after == found.rendered_after == "<|im_end|>\n<|im_start|>user\ngo on<|im_end|>\n"
+    (stop,) = ended("yes", OTHER_END).audit().breaks
+    assert [[piece.text for piece in side] for side in (stop.used, stop.rendered)] == [[OTHER_END], [END]]
+
+
+def test_every_turn_has_its_own_break_and_is_reported_once() -> None:
+    conversation = Conversation()
+    for _ in range(5):
+        conversation.turn("", assistant("ab"), ids=letters("ab" + END))
+    assert causes_of(conversation.audit()) == [(f"t{i}", "CONTENT", "RETOKENIZED") for i in range(4)]
+    assert [one.call for one in conversation.audit().breaks] == ["t1", "t2", "t3", "t4"]
+
+
+def test_two_turns_that_one_prompt_shows_have_a_break_each() -> None:
+    conversation = Conversation()
+    for _ in range(3):
+        conversation.turn("yes", new=[user("7")])
+    assert causes_of(conversation.audit(Late())) == [(f"t{i}", "CONTENT", "REWRITTEN") for i in range(2)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.example import shown
 from tests.core.pictures import CLOSE, PAD, PLACEHOLDERS, encode, numbering, showing, text_of, tokenize
 from tito_core import InputError, Message, Origin, Reason, Refusal, Stitched, TemplateRefused, try_stitch
 from tito_core.media.expansion import echoed, expand, to_send
@@ -86,6 +87,16 @@ def test_an_engine_that_saw_other_ids_is_an_error() -> None:
 def test_a_text_that_spells_a_placeholder_is_refused() -> None:
     assert refused(showing("What is <pad>?", "cat")) is Reason.PLACEHOLDERS
     assert refused({"role": "user", "content": "What is <pad>?"}) is Reason.PLACEHOLDERS
+
+
+def test_a_dropped_image_is_refused_although_a_text_spells_one() -> None:
+    dropping = shown(
+        lambda messages: [
+            {**m, "content": [one for one in m["content"] if one["type"] == "text"]} for m in messages
+        ],
+        tokenize,
+    )
+    assert refused(showing("What is <pad>?", "cat"), tokenize_fn=dropping) is Reason.PLACEHOLDERS
 
 
 def test_placeholders_are_as_many_as_media() -> None:
