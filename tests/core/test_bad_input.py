@@ -36,16 +36,6 @@ def refused(*args: Any, **more: Any) -> Refusal:
     return found
 
 
-def made(**wrong: Any) -> Step:
-    right: dict[str, Any] = {
-        "prompt": [example.user()],
-        "completion": [example.assistant()],
-        "prompt_ids": [1, 2],
-        "completion_ids": [3, 4],
-    }
-    return Step(**(right | wrong))
-
-
 @pytest.mark.parametrize(
     "outage", [ConnectionError("down"), StopIteration(3), KeyError("x"), GeneratorExit()]
 )

@@ -114,8 +114,8 @@ def ended(text: str, stop: str) -> Conversation:
 DATED = Family(opening="Today is Monday. ")
 RENUMBERS = in_history(lambda text: text.replace("7", "0"))
 LEAVES_OUT = in_history(lambda _: "")
-SPELLED_THOUGHT = Conversation().turn("", thinks(content="ab"), ids=letters("<think>hm</think>ab" + END))
-FORGOTTEN = SPELLED_THOUGHT.turn("so")
+RESPELLED = letters("<think>hm</think>ab" + END)
+FORGOTTEN = Conversation().turn("", thinks(content="ab"), ids=RESPELLED).turn("so")
 CASES: list[tuple[str, Conversation, Family, str, str]] = [
     # a name, a conversation, a family, part and cause of each break, words of the first one's detail
     ("all restated", Conversation(TOOLS).turn("one").turn("two").turn("three"), KEEPS, "", ""),
@@ -169,7 +169,7 @@ CASES: list[tuple[str, Conversation, Family, str, str]] = [
     ("no message", without_message(), KEEPS, "CONTENT UNKNOWN", ""),
     (
         "a respelled thought",
-        SPELLED_THOUGHT.turn("so"),
+        FORGOTTEN,
         FORGETS,
         "REASONING THINKING, CONTENT RETOKENIZED",
         "",

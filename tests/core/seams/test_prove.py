@@ -156,6 +156,7 @@ silent_about_texts = shown(
     lambda messages: [{**m, "content": []} if isinstance(m.get("content"), str) else m for m in messages],
     example.by_parts,
 )
+hoists = shown(lambda messages: sorted(messages, key=lambda m: m["role"] != "system"))
 hoists_developers = shown(
     lambda messages: sorted(
         ({**m, "role": "system"} if m["role"] == "developer" else m for m in messages),
@@ -241,6 +242,15 @@ ROWS: dict[str, tuple[Any, SampledTurn, Sequence[Plain], Any]] = {
     "no such role": (example.tokenize, turn(), [CRITIC], Refusal(Reason.TEMPLATE_REFUSED, "no role critic")),
     # vLLM moves what developers say to the beginning, others to nowhere: no other role is tried.
     "a developer moved": (hoists_developers, turn(), [DEVELOPER], dropped("developer")),
+    **{
+        f"a system text moved, {content!r}": (
+            hoists,
+            turn(),
+            [{"role": "system", "content": content}],
+            dropped("system"),
+        )
+        for content in ("Be kind.", "")
+    },
     "a developer lost": (
         shown(lambda messages: [m for m in messages if m["role"] != "developer"]),
         turn(),
