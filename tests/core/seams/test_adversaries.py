@@ -32,6 +32,10 @@ def encode(text: str) -> list[int]:
     return ids
 
 
+def decode(ids: Sequence[int]) -> str:
+    return "".join(MARKS[one] if one < len(MARKS) else chr(one - 100) for one in ids)
+
+
 def tokenizer(write: Write) -> Any:
     def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
         return encode(write(messages) + speaks(write, messages) * add_generation_prompt)

@@ -13,6 +13,7 @@ from tests.core.seams.test_adversaries import (
     OPENERS,
     TWO,
     Write,
+    decode,
     encode,
     result,
     tokenizer,
@@ -109,6 +110,27 @@ def text_of(write: Write, turn: Plain) -> str:
     return called(turn) if write in (TWICE, BROKEN) else plain(turn)
 
 
+def answered(  # each is one thing that a turn may differ in
+    tokenize: Any,
+    said: str,
+    new: Sequence[Plain],
+    stops: str = "<e>",
+    *,
+    profiled: bool = False,
+    **known: Any,
+) -> str | None:
+    """Return what a bridge writes after a sampled text, or None if it refuses."""
+    profile = GrowingProfile(probe(tokenize, encode(stops))) if profiled else None
+    prompt = tokenize(known.get("history", [HELLO]), add_generation_prompt=True)
+    ids = [*prompt, *encode(said)]
+    found = Bridge(tokenize, encode(stops), profile=profile).extend(ids, new, **known)
+    return None if isinstance(found, Refusal) else decode(found.added)
+
+
+def after_turn(turn: Plain, history: Sequence[Plain] = (HELLO,)) -> dict[str, Any]:
+    return {"turn": turn, "history": history}
+
+
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("profiled", [False, True])
 @pytest.mark.parametrize("name", CASES)
@@ -116,17 +138,12 @@ def test_a_turn_is_continued_after_the_first_stop_that_follows_it(
     name: str, *, profiled: bool, cut: bool
 ) -> None:
     write, history, turn, new, mark = CASES[name]
-    tokenize, (stop,) = tokenizer(write), encode(mark)
-    said = encode(text_of(write, turn))
-    ids = [*tokenize(history, add_generation_prompt=True), *said, *([] if cut else [stop])]
-    whole = tokenize([*history, turn, *new], add_generation_prompt=True)
-    begin = next(i for i in reversed(range(len(whole))) if whole[i : i + len(said)] == said) + len(said)
-    rest = whole[begin:]
-    profile = GrowingProfile(probe(tokenize, [stop])) if profiled else None
-    bridge = Bridge(tokenize, [stop], profile=profile)
-    found = bridge.extend(ids, new, turn=turn, history=history, truncated=cut)
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(rest if cut else rest[rest.index(stop) + 1 :])
+    said = text_of(write, turn)
+    whole = decode(tokenizer(write)([*history, turn, *new], add_generation_prompt=True))
+    rest = whole[whole.rindex(said) + len(said) :]
+    known = {"profiled": profiled, "truncated": cut, **after_turn(turn, history)}
+    found = answered(tokenizer(write), f"{said}{'' if cut else mark}", new, mark, **known)
+    assert found == (rest if cut else rest.partition(mark)[2])
 
 
 CALLED_LATER = written(lambda _, last: "" if last else "\n<e>\n", called)
@@ -139,13 +156,9 @@ TWO_CLOSES = written(lambda m, _: "<e>\n" if m.get("tool_calls") else "\n\n<e>",
 def test_a_call_is_continued_after_the_only_stop_that_always_follows_it(
     write: Write, turn: Plain, new: list[Plain], *, profiled: bool
 ) -> None:
-    tokenize, stop = tokenizer(write), encode("<e>")
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(called(turn)), *stop]
-    profile = GrowingProfile(probe(tokenize, stop)) if profiled else None
-    found = Bridge(tokenize, stop, profile=profile).extend(ids, new, turn=turn, history=[HELLO])
-    assert isinstance(found, Extension), found
+    found = answered(tokenizer(write), f"{called(turn)}<e>", new, profiled=profiled, **after_turn(turn))
     rest = f"{write([HELLO, turn, *new])}<a>".split(called(turn))[1]
-    assert found.added == tuple(encode(rest.partition("<e>")[2]))
+    assert found == rest.partition("<e>")[2]
 
 
 def told_later(messages: Sequence[Message]) -> str:
@@ -162,12 +175,8 @@ def told_later(messages: Sequence[Message]) -> str:
 def test_an_id_that_spells_the_stop_closes_no_call(call_id: str) -> None:
     """The template writes it once something follows, before the close."""
     turn = {**CALLING, "tool_calls": [{**CALLING["tool_calls"][0], "id": call_id}]}
-    tokenize, stop = tokenizer(told_later), encode("<e>")
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]\n\n<e>")]
-    found = Bridge(tokenize, stop).extend(ids, [result("7", call_id)], turn=turn, history=[HELLO])
-    if call_id == "c1":
-        assert isinstance(found, Extension), found
-    assert isinstance(found, Refusal) or found.added == tuple(encode("<t>7\n\n<e><a>"))
+    found = answered(tokenizer(told_later), "[{}]\n\n<e>", [result("7", call_id)], **after_turn(turn))
+    assert found == "<t>7\n\n<e><a>" or (found is None and call_id == "<e>")
 
 
 @pytest.mark.parametrize(("write", "rest"), [(CALLED_LATER, "\n<e>\n"), (told_later, "c1\n<e>")])
@@ -175,29 +184,21 @@ def test_a_call_that_was_cut_is_not_closed_with_a_part_of_what_the_template_writ
     write: Write, rest: str
 ) -> None:
     """Text and the only stop follow it, once something follows."""
-    tokenize, stop = tokenizer(write), encode("<e>")
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
-    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=True)
-    assert isinstance(found, Refusal) or found.added[: len(encode(rest))] == tuple(encode(rest))
+    found = answered(tokenizer(write), "[{}]", [result("7")], truncated=True, **after_turn(CALLING))
+    assert found is None or found.startswith(rest)
 
 
 UNCLOSED = written(lambda _, __: "", called)
+LINES = written(lambda _, __: "\n", lambda m: f"{called(m)}\n)" if m.get("tool_calls") else plain(m))
+CALLS_LATER = written(lambda m, last: "" if last and m.get("tool_calls") else "<e>", called)
 
 
 @pytest.mark.parametrize("truncated", [True, None])
-@pytest.mark.parametrize("known", [{}, {"turn": CALLING, "history": [HELLO]}])
-def test_the_end_of_a_call_is_no_stop_where_stops_are_known(
-    known: dict[str, Any], *, truncated: bool | None
-) -> None:
+@pytest.mark.parametrize("known", [{}, after_turn(CALLING)])
+def test_the_end_of_a_call_is_no_stop_where_stops_are_known(known: Any, *, truncated: bool | None) -> None:
     """The next role's marker is the stop, and nothing else closes a turn."""
-    tokenize, stops = tokenizer(UNCLOSED), encode("<u><t>")
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]")]
-    found = Bridge(tokenize, stops).extend(ids, [result("7")], truncated=truncated, **known)
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(encode("<t>7<a>"))
-
-
-CALLS_LATER = written(lambda m, last: "" if last and m.get("tool_calls") else "<e>", called)
+    found = answered(tokenizer(UNCLOSED), "[{}]", [result("7")], "<u><t>", truncated=truncated, **known)
+    assert found == "<t>7<a>"
 
 
 def test_the_end_of_a_call_is_not_its_close_where_the_suffix_follows() -> None:
@@ -209,17 +210,10 @@ def test_the_end_of_a_call_is_not_its_close_where_the_suffix_follows() -> None:
     assert found.reason is Reason.ODD_STOP
 
 
-LINES = written(lambda _, __: "\n", lambda m: f"{called(m)}\n)" if m.get("tool_calls") else plain(m))
-
-
-@pytest.mark.parametrize("known", [{}, {"turn": CALLING, "history": [HELLO]}])
-def test_a_close_that_stands_in_a_call_does_not_end_it(known: dict[str, Any]) -> None:
+@pytest.mark.parametrize("known", [{}, after_turn(CALLING)])
+def test_a_close_that_stands_in_a_call_does_not_end_it(known: Any) -> None:
     """No stops are known, and calls have a line break, as their close is."""
-    tokenize = tokenizer(LINES)
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]\n)\n")]
-    found = Bridge(tokenize).extend(ids, [result("7")], **known)
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(encode("<t>7\n<a>"))
+    assert answered(tokenizer(LINES), "[{}]\n)\n", [result("7")], "", **known) == "<t>7\n<a>"
 
 
 SPLITS = Tokenizer(specials=(), merges=("\n<",))
@@ -263,11 +257,9 @@ def never_last_call(messages: Sequence[Message], *, add_generation_prompt: bool)
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("tokenize", [skips_last_call, never_last_call])
 def test_a_call_may_be_missing_where_it_is_the_last_message(tokenize: TokenizeFn, *, cut: bool) -> None:
-    stop = encode("<e>")
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]"), *([] if cut else stop)]
-    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=CALLING, history=[HELLO], truncated=cut)
-    assert isinstance(found, Extension), found
-    assert found.added == (*(stop if cut else []), *encode("<t>7<e><a>"))
+    said, close = ("[{}]", "<e>") if cut else ("[{}]<e>", "")
+    found = answered(tokenize, said, [result("7")], truncated=cut, **after_turn(CALLING))
+    assert found == f"{close}<t>7<e><a>"
 
 
 def reasons_in_loops(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -284,19 +276,12 @@ THOUGHT: Plain = {**CALLING, "reasoning_content": "Hm."}
 
 
 @pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize("known", [{}, {"turn": THOUGHT, "history": [HELLO]}])
+@pytest.mark.parametrize("known", [{}, after_turn(THOUGHT)])
 def test_a_turn_that_is_written_otherwise_before_a_user_is_known_by_its_text(
-    known: dict[str, Any], *, cut: bool
+    known: Any, *, cut: bool
 ) -> None:
-    stop = encode("<e>")
-    ids = [
-        *reasons_in_loops([HELLO], add_generation_prompt=True),
-        *encode("<think>[{}]"),
-        *([] if cut else stop),
-    ]
-    found = Bridge(reasons_in_loops, stop).extend(ids, [result("7")], truncated=cut, **known)
-    assert isinstance(found, Extension), found
-    assert found.added == (*(stop if cut else []), *encode("<t>7<e><a>"))
+    said, close = ("<think>[{}]", "<e>") if cut else ("<think>[{}]<e>", "")
+    assert answered(reasons_in_loops, said, [result("7")], truncated=cut, **known) == f"{close}<t>7<e><a>"
 
 
 def collects_system(messages: Sequence[Message]) -> str:
@@ -314,9 +299,9 @@ def collects_system(messages: Sequence[Message]) -> str:
 
 @pytest.mark.parametrize("known", [{}, {"turn": SAID}, {"turn": SAID, "history": [HELLO, ASIDE]}])
 def test_a_system_text_that_waits_for_the_next_user_is_not_lost(known: Any) -> None:
-    tokenize, stop = tokenizer(collects_system), encode("<e>")
-    ids = [*tokenize([HELLO, ASIDE], add_generation_prompt=True), *encode("Fjord"), *stop]
-    assert isinstance(Bridge(tokenize, stop).extend(ids, [MORE], **known), Refusal)
+    tokenize = tokenizer(collects_system)
+    ids = [*tokenize([HELLO, ASIDE], add_generation_prompt=True), *encode("Fjord<e>")]
+    assert isinstance(Bridge(tokenize, encode("<e>")).extend(ids, [MORE], **known), Refusal)
 
 
 def demands_system(messages: Sequence[Message]) -> str:
@@ -328,12 +313,9 @@ def demands_system(messages: Sequence[Message]) -> str:
 
 @pytest.mark.parametrize("profiled", [False, True])
 def test_a_template_that_demands_a_system_text_is_asked_with_one(*, profiled: bool) -> None:
-    tokenize, stop, history = tokenizer(demands_system), encode("<e>"), [ASIDE, HELLO]
-    profile = GrowingProfile(probe(tokenize, stop)) if profiled else None
-    ids = [*tokenize(history, add_generation_prompt=True), *encode("Fjord"), *stop]
-    found = Bridge(tokenize, stop, profile=profile).extend(ids, [MORE], turn=SAID, history=history)
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(encode("<u>more<e><a>"))
+    known = after_turn(SAID, [ASIDE, HELLO])
+    found = answered(tokenizer(demands_system), "Fjord<e>", [MORE], profiled=profiled, **known)
+    assert found == "<u>more<e><a>"
 
 
 CLOSED_LAST = written(lambda m, last: "\n<e>\n" * last if m["role"] == "assistant" else "<e>", called)
@@ -364,17 +346,15 @@ ALIKE = written(lambda _, __: "<e>", called)
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("content", ["", None, " "])
-@pytest.mark.parametrize(("write", "answered"), [(leaves_out, False), (CLOSES_SILENCE, False), (ALIKE, True)])
+@pytest.mark.parametrize(("write", "answers"), [(leaves_out, False), (CLOSES_SILENCE, False), (ALIKE, True)])
 def test_a_turn_that_says_nothing_is_followed_by_what_the_template_writes_after_it(
-    write: Write, content: str | None, *, answered: bool, known: bool
+    write: Write, content: str | None, *, answers: bool, known: bool
 ) -> None:
     """Another text in its place does not show it."""
-    tokenize, stop = tokenizer(write), encode("<e>")
     turn = {"role": "assistant", "content": content}
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(content or ""), *stop]
-    found = Bridge(tokenize, stop if known else ()).extend(ids, [MORE], turn=turn, history=[HELLO])
-    assert isinstance(found, Extension) == answered, found
-    assert isinstance(found, Refusal) or found.added == tuple(encode("<u>more<e><a>"))
+    stops = "<e>" if known else ""
+    found = answered(tokenizer(write), f"{content or ''}<e>", [MORE], stops, **after_turn(turn))
+    assert found == ("<u>more<e><a>" if answers else None)
 
 
 def rejects_null_later(messages: Sequence[Message]) -> str:
@@ -386,30 +366,27 @@ def rejects_null_later(messages: Sequence[Message]) -> str:
 
 
 def test_a_call_without_a_content_is_also_asked_about_with_an_empty_one() -> None:
-    tokenize, stop, turn = tokenizer(rejects_null_later), encode("<e>"), {**CALLING, "content": None}
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode("[{}]"), *stop]
-    found = Bridge(tokenize, stop).extend(ids, [result("7")], turn=turn, history=[HELLO])
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(encode("<t>7<e><a>"))
+    known = after_turn({**CALLING, "content": None})
+    assert answered(tokenizer(rejects_null_later), "[{}]<e>", [result("7")], **known) == "<t>7<e><a>"
 
 
 SIGNED = written(lambda _, __: "ab\n<e>", called)
 
 
-@pytest.mark.parametrize("stops", [[], encode("<e>")])
+@pytest.mark.parametrize("stops", ["", "<e>"])
 @pytest.mark.parametrize(
     ("content", "rest"), [("Fjord ab", "ab\n<e>"), ("Fjord ", "\n<e>"), ("ab", "ab\n<e>")]
 )
 def test_a_turn_that_was_cut_in_its_close_is_told_from_a_text_that_ends_like_it(
-    content: str, rest: str, stops: list[int]
+    content: str, rest: str, stops: str
 ) -> None:
     """The close begins with the text `ab`; the turn's message says whether that was its own."""
-    tokenize, turn = tokenizer(SIGNED), {"role": "assistant", "content": content}
     said = content if content.endswith("ab") else f"{content}ab"
-    ids = [*tokenize([HELLO], add_generation_prompt=True), *encode(said)]
-    found = Bridge(tokenize, stops).extend(ids, [MORE], turn=turn, history=[HELLO], truncated=True)
-    assert isinstance(found, Extension), found
-    assert found.added == tuple(encode(f"{rest}<u>moreab\n<e><a>"))
+    known = after_turn({"role": "assistant", "content": content})
+    assert (
+        answered(tokenizer(SIGNED), said, [MORE], stops, truncated=True, **known)
+        == f"{rest}<u>moreab\n<e><a>"
+    )
 
 
 def closed_with_text(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
