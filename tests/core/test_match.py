@@ -154,15 +154,6 @@ def test_ids_of_two_calls_that_come_back_as_one_id_match_up_to_the_first_call_on
         assert located.match.step == first
 
 
-def test_an_object_of_a_client_library_is_on_the_receipt() -> None:
-    class Said:
-        def model_dump(self) -> dict[str, Any]:
-            return assistant("b")
-
-    stored = Messages.of([example.user("a"), assistant("b")])
-    assert wanted(example.user("a"), Said()).fits(stored) == frozenset({Forgiveness.OBJECT})
-
-
 def test_an_invalid_message_of_the_prompt_is_named_by_its_index() -> None:
     with pytest.raises(InputError, match=r"^prompt\[1\] has no role"):
         wanted(example.user("a"), {"content": "b"}).fits(Messages.of([example.user("a"), assistant("b")]))

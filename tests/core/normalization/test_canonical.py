@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.normalization.messages import assistant, call, calling, part
-from tito_core import Forgiveness, InputError
+from tito_core import Forgiveness
 from tito_core.message import MAX_DEPTH
 from tito_core.normalization.canonical import Canonical, normalize, sole_text
 from tito_core.normalization.compare import same
@@ -30,15 +30,6 @@ def listed(depth: int) -> Any:
     for _ in range(depth - 1):
         data = [data]
     return {"a": data}
-
-
-def test_an_invalid_message_is_named() -> None:
-    with pytest.raises(InputError, match=r"^message\[0\] has no role"):
-        normalize({"content": "x"})
-    with pytest.raises(InputError, match=r"^ours\[0\] has no role"):
-        same({}, assistant())
-    with pytest.raises(InputError, match=r"^theirs\[0\] has no role"):
-        same(assistant(), {})
 
 
 def test_a_canonical_form_has_all_that_identifies_a_message() -> None:

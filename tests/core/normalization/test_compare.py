@@ -17,19 +17,6 @@ from tito_core.normalization.receipts import CHOICES, OPTIONAL, Choice
 F = Forgiveness
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (assistant([part("a"), part("b", cache=None)]), assistant([part("a"), part("b")])),
-        (assistant(tool_calls=call()), assistant(tool_calls=[call()])),
-        (assistant(tool_calls="f"), assistant(tool_calls=["f"])),
-    ],
-)
-def test_these_are_the_same(ours: Any, theirs: Any) -> None:
-    assert same(ours, theirs) is not None
-    assert same(theirs, ours) is not None
-
-
 DIFFERENT = {
     "parts that are strings": (assistant(["a", "b"]), assistant(["a", "c"])),
     "a part that says more": (assistant([part("a", cache=1)]), assistant("a")),
@@ -69,11 +56,8 @@ DROPPED = frozenset((F.DROPPED_REASONING,))
 @pytest.mark.parametrize(
     ("ours", "theirs", "forgive", "receipt"),
     [
-        (assistant("a"), assistant("a "), WHITE, WHITE),
         (assistant("a "), assistant("a\n"), WHITE, WHITE),
         (assistant("a"), assistant("a"), WHITE, frozenset()),
-        (assistant(" a"), assistant("a"), WHITE, WHITE),
-        (assistant("a b"), assistant("a  b"), WHITE, None),
         (assistant(" \n"), assistant(""), WHITE, WHITE),
         (assistant(reasoning="\nt"), assistant(reasoning="t"), WHITE, WHITE),
         (assistant(reasoning="\n"), assistant(), WHITE, WHITE),
@@ -82,10 +66,8 @@ DROPPED = frozenset((F.DROPPED_REASONING,))
         (assistant(reasoning="\n"), assistant(), DROPPED, DROPPED),
         (assistant(), assistant(reasoning="\n"), WHITE, WHITE),
         ({"role": "user", "content": "a "}, {"role": "user", "content": "a"}, WHITE, None),
-        (assistant(reasoning="t"), assistant(), DROPPED, DROPPED),
         (assistant(reasoning="t"), assistant(reasoning="t"), DROPPED, frozenset()),
         (assistant(), assistant(reasoning="t"), DROPPED, None),  # it was never thought
-        (assistant(reasoning="t"), assistant(reasoning="u"), DROPPED, None),
         ({"role": "user", "reasoning": "t"}, {"role": "user"}, DROPPED, None),
         (assistant("a ", reasoning="t"), assistant("a"), WHITE | DROPPED, WHITE | DROPPED),
         (assistant("a ", reasoning="t"), assistant("a"), WHITE, None),

@@ -12,11 +12,6 @@ from tito_core import InputError, render_key
 HUGE = 10**6000
 
 
-def test_tools_and_arguments_that_are_not_json_are_named() -> None:
-    with pytest.raises(InputError, match=r"^tools"):
-        render_key([{"f": object()}])
-
-
 @pytest.mark.parametrize(
     ("tools", "args", "words"),
     [

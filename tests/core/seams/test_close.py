@@ -20,10 +20,7 @@ from tito_core import (
     Reason,
     Refusal,
     Step,
-    Stitched,
-    answer,
     stitch,
-    stitch_questions,
     suffix_ids,
     try_stitch,
 )
@@ -33,9 +30,7 @@ from tito_core.seams.growing import GrowingProfile
 from tito_core.seams.probe import probe
 from tito_core.seams.prove import Proof
 from tito_core.seams.turn import SampledTurn
-from tito_core.testing.toys import LOCAL_TOYS, toy_named
-
-CHATML = next(toy for toy in LOCAL_TOYS if toy.name == "chatml")
+from tito_core.testing.toys import toy_named
 
 
 @pytest.mark.parametrize(
@@ -71,26 +66,6 @@ def test_a_call_that_stopped_elsewhere_names_its_stop() -> None:
     unknown = proved(turn((77,), message=CALLING), [RESULT])
     assert isinstance(unknown, Refusal)
     assert unknown.reason is Reason.UNPROVEN_TAIL
-
-
-def test_the_stitched_prompt_of_a_call_has_its_close_once() -> None:
-    call = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}]
-    assistant = {"role": "assistant", "content": "", "tool_calls": call}
-    asked = [{"role": "user", "content": "hi"}]
-    step = example.step(
-        asked, prompt_ids=[1, 2], sampled=[*CHATML.sample([*asked, assistant]), CHATML.stop_ids[0]]
-    )
-    step = type(step)(
-        prompt=asked, completion=[assistant], prompt_ids=[1, 2], completion_ids=step.completion_ids
-    )
-    ids = stitch([step], [*step.messages, RESULT], CHATML.suffix, CHATML)
-    assert ids is not None
-    rendered = CHATML([*asked, assistant, RESULT], add_generation_prompt=True)
-    start = len(CHATML(asked, add_generation_prompt=True))
-    assert ids[2:] == rendered[start:]
-    result = answer(stitch_questions([step], [*step.messages, RESULT], CHATML.suffix), CHATML)
-    assert isinstance(result, Stitched)
-    assert result.inserted_close == CHATML.suffix[1:]
 
 
 def test_the_end_of_a_call_that_is_not_written_last_cannot_be_shown() -> None:
