@@ -1,4 +1,4 @@
-"""Processors of transformers, made from their configuration alone: nothing is downloaded, no model is made.
+"""Processors of transformers, made from the configurations in `kinds.toml`; nothing is downloaded.
 
 All share a tokenizer that is trained here, with the tokens that the kind names. Sizes are tiny.
 """
@@ -9,6 +9,7 @@ import argparse
 import inspect
 import string
 import textwrap
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -19,9 +20,6 @@ import attrs
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .shapes import SHAPES
-
-SIDE_BY_SIDE = ("two in the first turn", "two in one")
-WITH_OLDER = ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning")
 
 MARKS = ("<|im_start|>", "<|im_end|>", "<think>", "</think>")
 TEMPLATE = """
@@ -81,264 +79,24 @@ class Kind:
     refused: tuple[str, ...] = ()
 
 
-QWEN = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
-QWEN |= {"vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>"}
-IDEFICS = {
-    "fake_image_token": "<fake_token_around_image>",
-    "image_token": "<image>",
-    "global_image_token": "<global-img>",
-    "end_of_utterance_token": "<end_of_utterance>",
+FILE = Path(__file__).with_suffix(".toml")
+CONVERSATIONS = {
+    "side by side": ("two in the first turn", "two in one"),
+    "with older": ("third turn", "two in one", "same twice", "after a cut turn", "after reasoning"),
+    "all": tuple(SHAPES),
 }
-ROWS = tuple(f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7))
-TILES = {"longest_edge": 56}
-LLAVA = {"patch_size": 14, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-SQUARE = {"height": 28, "width": 28}
-PINPOINTS = [[28, 56], [56, 28], [56, 56]]
-GEMMA = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
+"""What is refused, by its name in the file."""
 
-KINDS = {
-    "qwen2-vl": Kind(
-        processor="Qwen2VLProcessor",
-        image_processor="Qwen2VLImageProcessor",
-        video_processor="Qwen2VLVideoProcessor",
-        sizes={"patch_size": 14, "size": {"shortest_edge": 784, "longest_edge": 50176}},
-        tokens=QWEN,
-        image="<|vision_start|><|image_pad|><|vision_end|>",
-    ),
-    "qwen2.5-vl": Kind(
-        processor="Qwen2_5_VLProcessor",
-        image_processor="Qwen2VLImageProcessor",
-        video_processor="Qwen2VLVideoProcessor",
-        sizes={"patch_size": 14, "size": {"shortest_edge": 784, "longest_edge": 50176}},
-        tokens=QWEN,
-        image="<|vision_start|><|image_pad|><|vision_end|>",
-    ),
-    "qwen3-vl": Kind(
-        processor="Qwen3VLProcessor",
-        image_processor="Qwen2VLImageProcessor",
-        video_processor="Qwen3VLVideoProcessor",
-        sizes={"patch_size": 16, "size": {"shortest_edge": 1024, "longest_edge": 65536}},
-        tokens=QWEN,
-        image="<|vision_start|><|image_pad|><|vision_end|>",
-    ),
-    "glm4v": Kind(
-        processor="Glm4vProcessor",
-        image_processor="Glm4vImageProcessor",
-        video_processor="Glm4vVideoProcessor",
-        sizes={"patch_size": 14, "size": {"shortest_edge": 784, "longest_edge": 50176}},
-        tokens={"image_token": "<|image|>", "video_token": "<|video|>"},
-        image="<|begin_of_image|><|image|><|end_of_image|>",
-        others=("<|begin_of_image|>", "<|end_of_image|>"),
-    ),
-    "smolvlm": Kind(
-        processor="SmolVLMProcessor",
-        image_processor="SmolVLMImageProcessor",
-        video_processor="SmolVLMVideoProcessor",
-        sizes={"size": {"longest_edge": 112}, "max_image_size": TILES},
-        settings={"image_seq_len": 4},
-        tokens=IDEFICS,
-        others=ROWS,
-        image="<image>",
-    ),
-    "idefics3": Kind(
-        processor="Idefics3Processor",
-        image_processor="Idefics3ImageProcessor",
-        sizes={"size": {"longest_edge": 112}, "max_image_size": TILES},
-        settings={"image_seq_len": 4},
-        tokens=IDEFICS,
-        others=ROWS,
-        image="<image>",
-    ),
-    "idefics2": Kind(
-        processor="Idefics2Processor",
-        image_processor="Idefics2ImageProcessor",
-        sizes={"size": {"longest_edge": 56, "shortest_edge": 28}},
-        settings={"image_seq_len": 4},
-        tokens={**IDEFICS, "image_boundary_token": "<fake_token_around_image>"},
-        image="<image>",
-        refused=SIDE_BY_SIDE,
-    ),
-    "llava": Kind(
-        processor="LlavaProcessor",
-        image_processor="LlavaImageProcessor",
-        sizes={"size": {"shortest_edge": 28}, "crop_size": SQUARE},
-        settings=LLAVA,
-        tokens={"image_token": "<image>"},
-        image="<image>\\n",
-    ),
-    "llava-next": Kind(
-        processor="LlavaNextProcessor",
-        image_processor="LlavaNextImageProcessor",
-        sizes={"size": {"shortest_edge": 28}, "crop_size": SQUARE, "image_grid_pinpoints": PINPOINTS},
-        settings=LLAVA,
-        tokens={"image_token": "<image>"},
-        image="<image>\\n",
-    ),
-    "llava-onevision": Kind(
-        processor="LlavaOnevisionProcessor",
-        image_processor="LlavaOnevisionImageProcessor",
-        video_processor="LlavaOnevisionVideoProcessor",
-        sizes={"size": SQUARE, "image_grid_pinpoints": PINPOINTS},
-        settings={"num_image_tokens": 4, "vision_feature_select_strategy": "full"},
-        tokens={"image_token": "<image>", "video_token": "<video>"},
-        image="<image>\\n",
-        refused=WITH_OLDER,
-    ),
-    "gemma3": Kind(
-        processor="Gemma3Processor",
-        image_processor="Gemma3ImageProcessor",
-        sizes={"size": SQUARE},
-        settings={"image_seq_length": 4},
-        tokens=GEMMA,
-        image="<start_of_image>",
-        refused=SIDE_BY_SIDE,
-    ),
-    "pixtral": Kind(
-        processor="PixtralProcessor",
-        image_processor="PixtralImageProcessor",
-        sizes={"size": {"longest_edge": 64}, "patch_size": {"height": 16, "width": 16}},
-        tokens={"image_token": "[IMG]", "image_break_token": "[IMG_BREAK]", "image_end_token": "[IMG_END]"},
-        image="[IMG]",
-    ),
-    "mllama": Kind(
-        processor="MllamaProcessor",
-        image_processor="MllamaImageProcessor",
-        sizes={"size": SQUARE, "max_image_tiles": 4},
-        tokens={"image_token": "<|image|>", "bos_token": "<|begin_of_text|>"},
-        image="<|image|>",
-    ),
-    "llama4": Kind(
-        processor="Llama4Processor",
-        image_processor="Llama4ImageProcessor",
-        sizes={"size": SQUARE, "max_patches": 4},
-        tokens={"image_token": "<|image|>"},
-        others=(
-            "<|image_start|>",
-            "<|image_end|>",
-            "<|patch|>",
-            "<|tile_x_separator|>",
-            "<|tile_y_separator|>",
-        ),
-        image="<|image|>",
-    ),
-    "internvl": Kind(
-        processor="InternVLProcessor",
-        image_processor="GotOcr2ImageProcessor",
-        video_processor="InternVLVideoProcessor",
-        sizes={"size": SQUARE, "crop_to_patches": True, "max_patches": 4},
-        settings={"image_seq_length": 4},
-        tokens={
-            "start_image_token": "<img>",
-            "end_image_token": "</img>",
-            "context_image_token": "<IMG_CONTEXT>",
-            "video_token": "<video>",
-        },
-        image="<IMG_CONTEXT>\\n",
-    ),
-    "aya-vision": Kind(
-        processor="AyaVisionProcessor",
-        image_processor="GotOcr2ImageProcessor",
-        sizes={"size": SQUARE, "crop_to_patches": True, "max_patches": 4},
-        settings={"patch_size": 14, "img_size": 28, "downsample_factor": 1},
-        tokens={"image_token": "<image>"},
-        others=(
-            "<|START_OF_IMG|>",
-            "<|END_OF_IMG|>",
-            "<|IMG_PATCH|>",
-            "<|IMG_LINE_BREAK|>",
-            "TILE_GLOBAL",
-            *(f"TILE_{number}" for number in range(1, 10)),
-        ),
-        image="<image>",
-    ),
-    "cohere2-vision": Kind(
-        processor="Cohere2VisionProcessor",
-        image_processor="Cohere2VisionImageProcessor",
-        sizes={"size": SQUARE, "max_patches": 4},
-        tokens={
-            "boi_token": "<|START_OF_IMG|>",
-            "eoi_token": "<|END_OF_IMG|>",
-            "image_token": "<|IMG_PATCH|>",
-            "img_line_break_token": "<|IMG_LINE_BREAK|>",
-        },
-        image="<|IMG_PATCH|>",
-    ),
-    "lfm2-vl": Kind(
-        processor="Lfm2VlProcessor",
-        image_processor="Lfm2VlImageProcessor",
-        sizes={"tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 16, "max_num_patches": 64},
-        tokens={
-            "image_token": "<image>",
-            "image_start_token": "<|image_start|>",
-            "image_end_token": "<|image_end|>",
-            "image_thumbnail_token": "<|img_thumbnail|>",
-            "image_thumbnail": "<|img_thumbnail|>",
-        },
-        image="<image>",
-    ),
-    "aria": Kind(
-        processor="AriaProcessor",
-        image_processor="AriaImageProcessor",
-        sizes={"max_image_size": 490, "min_image_size": 336, "split_image": True},
-        settings={"size_conversion": {490: 4, 980: 8}},
-        tokens={"image_token": "<|img|>"},
-        image="<fim_prefix><|img|><fim_suffix>",
-        others=("<fim_prefix>", "<fim_suffix>"),
-    ),
-    "ovis2": Kind(
-        processor="Ovis2Processor",
-        image_processor="Ovis2ImageProcessor",
-        sizes={"size": SQUARE, "crop_to_patches": True, "max_patches": 4},
-        settings={"image_seq_length": 4},
-        tokens={"image_token": "<image>"},
-        others=("<IMG_ATOM>", "<IMG_START>", "<IMG_GRID>", "<IMG_COL>", "<IMG_ROW>", "<IMG_END>"),
-        call={"return_tensors": "pt"},
-        image="<image>\\n",
-    ),
-    "chameleon": Kind(
-        processor="ChameleonProcessor",
-        image_processor="ChameleonImageProcessor",
-        sizes={"size": {"shortest_edge": 28}, "crop_size": SQUARE},
-        settings={"image_seq_length": 4},
-        tokens={
-            "image_token": "<image>",
-            "boi_token": "<racm3:break>",
-            "eoi_token": "<eoss>",
-            "sep_token": "<reserved08706>",
-        },
-        image="<image>",
-        refused=tuple(SHAPES),
-    ),
-    "janus": Kind(
-        processor="JanusProcessor",
-        image_processor="JanusImageProcessor",
-        sizes={"size": SQUARE, "min_size": 14},
-        settings={"num_image_tokens": 4},
-        tokens={
-            "image_token": "<image_placeholder>",
-            "boi_token": "<begin_of_image>",
-            "eoi_token": "<end_of_image>",
-        },
-        image="<image_placeholder>",
-    ),
-    "video-llama3": Kind(
-        processor="VideoLlama3Processor",
-        image_processor="VideoLlama3ImageProcessor",
-        video_processor="VideoLlama3VideoProcessor",
-        sizes={"patch_size": 14, "size": {"shortest_edge": 784, "longest_edge": 50176}},
-        tokens={"image_token": "<image>", "video_token": "<video>"},
-        image="<image>\\n",
-    ),
-    "perception-lm": Kind(
-        processor="PerceptionLMProcessor",
-        image_processor="PerceptionLMImageProcessor",
-        video_processor="PerceptionLMVideoProcessor",
-        sizes={"tile_size": 28, "max_num_tiles": 4, "vision_input_type": "thumb+tile"},
-        settings={"patch_size": 14, "pooling_ratio": 1},
-        tokens={"image_token": "<|image|>", "video_token": "<|video|>"},
-        image="<|image|>",
-    ),
-}
+
+def _kind(fields: dict[str, Any]) -> Kind:
+    settings = fields.pop("settings", {})
+    if sizes := settings.get("size_conversion"):  # TOML has no numbers for keys
+        settings["size_conversion"] = {int(size): count for size, count in sizes.items()}
+    refused = CONVERSATIONS.get(fields.pop("refused", ""), ())
+    return Kind(**{**fields, "others": tuple(fields.get("others", ()))}, settings=settings, refused=refused)
+
+
+KINDS = {name: _kind(fields) for name, fields in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
 
 
 REAL: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
