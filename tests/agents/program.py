@@ -107,8 +107,3 @@ def library(agent: str, way: str = "", *, package: str | None = None) -> Program
             lambda place, number: Call("read_note", {"path": place.note(number), "lines": number + 1})
         ),
     )
-
-
-def node(place: Place, name: str) -> str:
-    """Return the path of a program that npm installed."""
-    return str(place.environment / "node_modules" / ".bin" / name)
