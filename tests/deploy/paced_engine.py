@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
 import attrs
-import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.agents.loopback import listening
 from tito_io.embedded import app as embedded_app
 
-PATIENCE = 30.0
 TURN = "/v1/chat/completions"
 
 
@@ -110,17 +108,8 @@ async def _passed(event: threading.Event) -> None:
 def paced_engine() -> Iterator[tuple[PacedEngine, str]]:
     """Serve such an engine in a thread; yield it with its URL."""
     engine = PacedEngine()
-    config = uvicorn.Config(engine, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    late = time.monotonic() + PATIENCE
-    while not server.started:
-        assert time.monotonic() < late, "the engine does not start"
-        time.sleep(0.01)
-    try:
-        yield engine, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        engine.free()
-        server.should_exit = True
-        thread.join(PATIENCE)
+    with listening(engine) as url:
+        try:
+            yield engine, url
+        finally:
+            engine.free()
