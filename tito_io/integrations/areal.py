@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from inspect import signature
 from typing import Any
 
 from attrs import define, field
@@ -26,8 +25,7 @@ from areal.experimental.openai import client
 
 SEAM = "concat_prompt_token_ids_with_parent"
 TAKES = ("message_list", "parent", "tokenizer", "tools", "extra_body")
-if tuple(signature(getattr(client, SEAM, lambda: None)).parameters) != TAKES:
-    raise FRAMEWORK.moved(SEAM)
+FRAMEWORK.require_arguments(client, SEAM, TAKES)
 
 
 @define(eq=False)

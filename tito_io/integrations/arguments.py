@@ -1,10 +1,12 @@
-"""Checks of arguments that integrations have in common."""
+"""Arguments of integrations and of tool calls: checks and forms that integrations have in common."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tito_core import InputError
@@ -31,6 +33,21 @@ def check_on_refusal(value: Any, choices: Sequence[str]) -> None:
         offered = " or ".join(map(repr, choices))
         why = NOT_OFFERED.get(value, "") if isinstance(value, str) else ""
         raise InputError(f"on_refusal is {short_repr(value)}: give {offered}{why}")
+
+
+def with_objects(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message whose calls have their arguments as objects; a text that is no JSON stays the text.
+
+    >>> with_objects({"tool_calls": [{"function": {"name": "add", "arguments": '{"a": 1}'}}]})
+    {'tool_calls': [{'function': {'name': 'add', 'arguments': {'a': 1}}}]}
+    """
+    calls = [dict(call) for call in message.get("tool_calls") or ()]
+    for call in calls:
+        function = call["function"] = dict(call.get("function") or {})
+        if isinstance(function.get("arguments"), str):
+            with suppress(ValueError):
+                function["arguments"] = json.loads(function["arguments"] or "{}")
+    return {**message, "tool_calls": calls} if calls else dict(message)
 
 
 def check_template(template: str | None, tokenizer: Any) -> None:

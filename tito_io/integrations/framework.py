@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
+from typing import Any
 
 from attrs import frozen
 from packaging.specifiers import SpecifierSet
@@ -47,9 +50,28 @@ class Framework:
             )
         return found
 
+    def require_arguments(self, owner: Any, seam: str, taken: Sequence[str], *, more: bool = False) -> None:
+        """Raise `FrameworkError` unless a function has the arguments that an integration was made for.
+
+        Args:
+            owner: The class that has the function, or the module.
+            seam: The name of the function.
+            taken: The names of its arguments, in their order, without `self`.
+            more: Whether it may have more of them.
+
+        >>> Framework("attrs", ">=20", "io").require_arguments(str, "join", ("iterable",))
+        """
+        found = tuple(name for name in signature(getattr(owner, seam, _nothing)).parameters if name != "self")
+        if (found[: len(taken)] if more else found) != tuple(taken):
+            raise self.moved(f"{owner.__name__}.{seam}" if isinstance(owner, type) else seam)
+
     def moved(self, seam: str) -> FrameworkError:
         """Return the error for a `seam` (a function, a class) that the installed version does not have."""
         return FrameworkError(
             f"{self.package} {version(self.package)} has no {seam} that this integration can use:"
             f" it is tested with {self.versions}"
         )
+
+
+def _nothing() -> None:
+    """Stand for a function that is not there."""

@@ -6,14 +6,12 @@ takes old and new messages, the ids of the old ones and tools, and returns the n
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any
 
 from tito_core import Refusal
 from tito_io.integrations.framework import Framework
-from tito_io.integrations.next_prompts import NextPrompts, RefusedError
+from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts, RefusedError
 
 FRAMEWORK = Framework("miles-tito-tokenizers", ">=0.1.1,<0.2", "miles-tokenizers")
 FRAMEWORK.require()
@@ -26,15 +24,14 @@ from miles_tito_tokenizers import (
 )
 
 TAKES = ("old_messages", "new_messages", "pretokenized_token_ids", "tools")
-if tuple(signature(TITOTokenizer.merge_tokens).parameters)[1:] != TAKES:
-    raise FRAMEWORK.moved("TITOTokenizer.merge_tokens")
+FRAMEWORK.require_arguments(TITOTokenizer, "merge_tokens", TAKES)
 
 
 class CannotMergeError(RefusedError, ValueError):
     """Ids and messages cannot be merged; Miles handles errors of merging as `ValueError`."""
 
 
-class BridgeTITOTokenizer(TITOTokenizer):
+class BridgeTITOTokenizer(CountsPrompts, TITOTokenizer):
     """A `TITOTokenizer` that writes what the chat template writes, whatever the model family is.
 
     All given ids come back unchanged: none is trimmed, and a close that was not sampled is written after
@@ -52,6 +49,8 @@ class BridgeTITOTokenizer(TITOTokenizer):
         InputError: The tokenizer has no chat template.
     """
 
+    _prompts: NextPrompts
+
     def __init__(
         self,
         tokenizer: Any,
@@ -64,16 +63,6 @@ class BridgeTITOTokenizer(TITOTokenizer):
         self._prompts = NextPrompts.of(
             tokenizer, stop_ids=stop_ids, template_args=chat_template_kwargs, on_refusal="end"
         )
-
-    @property
-    def built(self) -> Counter[str]:
-        """How many prompts were built from ids."""
-        return self._prompts.built
-
-    @property
-    def refused(self) -> Counter[str]:
-        """How many prompts were refused, by the name of the reason."""
-        return self._prompts.refused
 
     def merge_tokens(
         self,

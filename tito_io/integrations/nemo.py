@@ -7,15 +7,14 @@ package index has only a placeholder of that name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from attrs import define
 
 from tito_core import InputError, Message, Reason, Refusal
 
+from .arguments import with_objects
 from .next_prompts import NextPrompts, RefusedError
 from .shared_prompts import SharedPrompts
 
@@ -147,12 +146,4 @@ def _sampled_turn(messages: Sequence[Message]) -> int | None:
 
 def _rendered(message: Message) -> dict[str, Any]:
     """Return a message as vLLM hands it to a template: arguments of calls are objects."""
-    kept = {name: value for name, value in message.items() if name not in TOKEN_FIELDS}
-    if kept.get("tool_calls"):
-        kept["tool_calls"] = [dict(call) for call in kept["tool_calls"]]
-        for call in kept["tool_calls"]:
-            function = call["function"] = dict(call.get("function") or {})
-            if isinstance(function.get("arguments"), str):
-                with suppress(ValueError):  # a text that is no JSON stays the text
-                    function["arguments"] = json.loads(function["arguments"] or "{}")
-    return kept
+    return with_objects({name: value for name, value in message.items() if name not in TOKEN_FIELDS})

@@ -51,6 +51,27 @@ def check_choices(stop_ids: Sequence[int] | None, policy: Policy) -> None:
     require(policy, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
 
 
+class CountsPrompts:
+    """What an integration says of the prompts that it builds with `_prompts`.
+
+    Attributes:
+        built: How many prompts were built from ids.
+        refused: How many prompts were refused, by the name of the reason.
+    """
+
+    _prompts: Any = None
+
+    @property
+    def built(self) -> Counter[str]:
+        """How many prompts were built from ids."""
+        return Counter() if self._prompts is None else self._prompts.built
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many prompts were refused, by the name of the reason."""
+        return Counter() if self._prompts is None else self._prompts.refused
+
+
 @frozen(eq=False)
 class NextPrompts:
     """Extends ids by new messages, one bridge per set of tools, and counts what was refused.

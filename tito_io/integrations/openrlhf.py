@@ -7,9 +7,7 @@ Relies on OpenRLHF 0.11.2: `openrlhf/utils/agent.py`, whose `MultiTurnAgentExecu
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any, Literal, Self
 
 from attrs import define, field
@@ -17,7 +15,7 @@ from attrs import define, field
 from tito_core import Message, Refusal
 from tito_io.integrations.arguments import check_on_refusal, check_variables
 from tito_io.integrations.framework import Framework
-from tito_io.integrations.next_prompts import NextPrompts
+from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts
 
 FRAMEWORK = Framework("openrlhf", ">=0.11.2,<0.12", "openrlhf")
 FRAMEWORK.require()
@@ -26,8 +24,7 @@ import torch
 from openrlhf.utils.agent import AgentInstanceBase, MultiTurnAgentExecutor
 
 TAKES = ("prompt", "label", "sampling_params", "max_length", "hf_tokenizer", "llm_engine", "images")
-if tuple(signature(MultiTurnAgentExecutor.execute).parameters)[1:] != TAKES:
-    raise FRAMEWORK.moved("MultiTurnAgentExecutor.execute")
+FRAMEWORK.require_arguments(MultiTurnAgentExecutor, "execute", TAKES)
 
 
 class Rendered(str):
@@ -133,7 +130,7 @@ class Conversation:
         return Rendered(self.prompts.family.decode(ids) if ids else "", ids)
 
 
-class MessageAgentExecutor(MultiTurnAgentExecutor):
+class MessageAgentExecutor(CountsPrompts, MultiTurnAgentExecutor):
     """A `MultiTurnAgentExecutor` whose agent instances answer with messages; for any chat template.
 
     Agent instances are OpenRLHF's, with these differences:
@@ -177,16 +174,6 @@ class MessageAgentExecutor(MultiTurnAgentExecutor):
         }
         self._prompts: NextPrompts | None = None
         self._tokenizer: Any = None
-
-    @property
-    def built(self) -> Counter[str]:
-        """How many prompts were built from ids."""
-        return Counter() if self._prompts is None else self._prompts.built
-
-    @property
-    def refused(self) -> Counter[str]:
-        """How many prompts were refused, by the name of the reason."""
-        return Counter() if self._prompts is None else self._prompts.refused
 
     async def execute(
         self,

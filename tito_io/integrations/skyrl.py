@@ -6,15 +6,13 @@ Relies on SkyRL 0.3: `skyrl/train/generators/skyrl_gym_generator.py`, whose `age
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any, Literal
 
 from tito_core import InputError, Message, Refusal
 from tito_io.integrations.arguments import check_on_refusal
 from tito_io.integrations.framework import Framework
-from tito_io.integrations.next_prompts import NextPrompts
+from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts
 
 FRAMEWORK = Framework("skyrl", ">=0.3,<0.4", "skyrl")
 FRAMEWORK.require()
@@ -27,11 +25,10 @@ SEAMS = {
 }
 """The methods that are replaced here, and their arguments."""
 for seam, taken in SEAMS.items():
-    if tuple(signature(getattr(SkyRLGymGenerator, seam, lambda: None)).parameters)[1:] != taken:
-        raise FRAMEWORK.moved(f"SkyRLGymGenerator.{seam}")
+    FRAMEWORK.require_arguments(SkyRLGymGenerator, seam, taken)
 
 
-class BridgeGenerator(SkyRLGymGenerator):
+class BridgeGenerator(CountsPrompts, SkyRLGymGenerator):
     """A `SkyRLGymGenerator` that writes around observations what the chat template writes there.
 
     Sampled ids stay as they are; what is missing of a turn's close is written, and its loss mask is 0.
@@ -71,16 +68,6 @@ class BridgeGenerator(SkyRLGymGenerator):
             template_args=config.chat_template_kwargs,
             on_refusal=on_refusal,
         )
-
-    @property
-    def built(self) -> Counter[str]:
-        """How many observations were written after the ids of their turns."""
-        return self._prompts.built
-
-    @property
-    def refused(self) -> Counter[str]:
-        """How many observations were refused, by the name of the reason."""
-        return self._prompts.refused
 
     def get_obs_ids_from_obs(self, new_obs: list[Message], is_done: bool) -> list[int]:  # noqa: ARG002  # SkyRL's arguments
         """Return nothing: the ids depend on the turn, which SkyRL does not give here."""

@@ -7,10 +7,7 @@ observation in `_render_in_thread`, and gets each action in `step`.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from inspect import signature
 from typing import Any
 
 from attrs import frozen
@@ -18,6 +15,7 @@ from attrs import frozen
 from tito_core import Message, Refusal
 from tito_core.checks import require
 from tito_core.refusal import Reason
+from tito_io.integrations.arguments import with_objects
 from tito_io.integrations.framework import Framework
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.shared_prompts import SharedPrompts
@@ -30,9 +28,8 @@ from tinker_cookbook.rl.message_env import EnvFromMessageEnv
 
 SEAMS = {"_render_in_thread": ("messages", "kwargs"), "step": ("action", "extra")}
 """The methods that are replaced here, and their arguments."""
-for name, taken in SEAMS.items():
-    if tuple(signature(getattr(EnvFromMessageEnv, name, lambda: None)).parameters)[1:] != taken:
-        raise FRAMEWORK.moved(f"EnvFromMessageEnv.{name}")
+for seam, taken in SEAMS.items():
+    FRAMEWORK.require_arguments(EnvFromMessageEnv, seam, taken)
 
 
 @frozen(eq=False)
@@ -105,7 +102,9 @@ class BridgeEnv(EnvFromMessageEnv):
 
     async def _render_in_thread(self, messages: list[Any]) -> tinker.ModelInput:
         """Return the next observation."""
-        plain = [_plain(self.renderer.to_openai_message(message)) for message in messages]
+        # Some renderers of the cookbook give arguments as texts, and many templates want objects.
+        given = map(self.renderer.to_openai_message, messages)
+        plain: list[Message] = [with_objects(message) for message in given]
         ids = await asyncio.to_thread(self._next, plain)
         self._messages, self._ids = plain, ids
         return tinker.ModelInput.from_ints(ids)
@@ -145,14 +144,3 @@ class BridgeEnv(EnvFromMessageEnv):
         self._prompts.refused[refusal.reason.name] += 1
         if self._prompts.on_refusal == "raise":
             raise RefusedError(refusal)
-
-
-def _plain(message: Message) -> Message:
-    """Return a message whose calls have their arguments as objects, as many templates want them."""
-    calls = [dict(call) for call in message.get("tool_calls") or ()]
-    for call in calls:
-        function = call["function"] = dict(call["function"])
-        if isinstance(function["arguments"], str):  # some renderers of the cookbook have made it an object
-            with suppress(ValueError):
-                function["arguments"] = json.loads(function["arguments"])
-    return {**message, "tool_calls": calls} if calls else message

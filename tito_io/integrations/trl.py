@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction, signature
+from inspect import isawaitable, iscoroutinefunction
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
@@ -40,8 +40,11 @@ from trl.trainer.utils import start_event_loop_in_daemon
 
 GIVEN = ("prompt_ids", "images", "multimodal_fields", "num_generations")
 """The arguments that `GRPOTrainer._generate_single_turn` gets here."""
-SCORED = ("model", "input_ids", "attention_mask", "logits_to_keep")
-"""The first arguments of `GRPOTrainer._get_per_token_logps_and_entropies`."""
+SEAMS = {
+    "_generate_single_turn": GIVEN,
+    "_get_per_token_logps_and_entropies": ("model", "input_ids", "attention_mask", "logits_to_keep"),
+}
+"""The methods of `GRPOTrainer` that are used here, and their first arguments."""
 NO_IMAGES = Refusal(Reason.MULTIMODAL, "TRL takes no images of tool results from a rollout function")
 
 Parser: TypeAlias = Callable[[list[int], list[int]], Message]
@@ -245,10 +248,8 @@ class ToolRollout:
         on_refusal: Literal["end", "raise"] = "end",
     ) -> None:
         check_on_refusal(on_refusal, ("end", "raise"))
-        if tuple(signature(GRPOTrainer._generate_single_turn).parameters)[1:5] != GIVEN:  # noqa: SLF001  # TRL has no public one
-            raise FRAMEWORK.moved("GRPOTrainer._generate_single_turn")
-        if tuple(signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters)[1:5] != SCORED:  # noqa: SLF001  # likewise
-            raise FRAMEWORK.moved("GRPOTrainer._get_per_token_logps_and_entropies")
+        for seam, taken in SEAMS.items():
+            FRAMEWORK.require_arguments(GRPOTrainer, seam, taken, more=True)
         self.tools = Tools(tools)
         self._given = parse
         self._on_refusal: Literal["end", "raise"] = on_refusal

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from inspect import signature
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -29,8 +28,7 @@ from trl.experimental.async_grpo.async_rollout_worker import (
 )
 
 TAKES = ("prompt", "tool_dict", "tools", "group_id")
-if tuple(signature(_AsyncRolloutLoop._generate_one).parameters)[1:] != TAKES:  # noqa: SLF001  # TRL has no public one
-    raise FRAMEWORK.moved("_AsyncRolloutLoop._generate_one")
+FRAMEWORK.require_arguments(_AsyncRolloutLoop, "_generate_one", TAKES)
 
 
 class ToolRolloutLoop(_AsyncRolloutLoop):

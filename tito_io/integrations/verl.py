@@ -20,7 +20,7 @@ from tito_io.families.images import ranges_in
 from tito_io.integrations.framework import Framework
 from tito_io.integrations.images import Shown
 from tito_io.integrations.known_media import Known, KnownMedia
-from tito_io.integrations.next_prompts import KEEP, RefusedError
+from tito_io.integrations.next_prompts import KEEP, NextPrompts, RefusedError
 from tito_io.integrations.shared_prompts import OnRefusal, SharedPrompts
 
 VERL = Framework("verl", ">=0.9,<0.10", "verl")
@@ -37,7 +37,78 @@ UNKNOWN = Refusal(
 UNCLEAR = Refusal(Reason.MULTIMODAL, "it is not clear where the images stand in the first prompt")
 
 
-class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
+Tools = list[dict[str, Any]] | None
+"""The tools that a template renders."""
+
+
+class BridgedMerges:
+    """The merge of context with tito's bridge, which is mixed into builders of verl."""
+
+    shared: SharedPrompts
+    prompts: NextPrompts
+
+    def merge_context_tokens(
+        self,
+        previous_messages: list[Message],
+        updated_messages: list[Message],
+        runtime_token_ids: list[int],
+        *,
+        tools: Tools = None,
+    ) -> MergeResult:
+        """Return the ids so far, then what the template writes for the messages that were appended.
+
+        `inserted_token_ids` is the part of the turn's close that was missing, `appended_token_count` the
+        number of ids after it. A sampled id is removed only if the policy replaces odd stops. New images are
+        in their messages, and are the only ones that are processed.
+
+        Args:
+            previous_messages: The messages that the ids stand for; the last one is the sampled turn.
+            updated_messages: The same, and the new messages.
+            runtime_token_ids: The ids so far.
+            tools: The tools that the template renders.
+
+        Raises:
+            ValueError: The messages were not only appended to, or a role may not be appended.
+            InputError: There is no message that the ids could stand for.
+            RefusedError: There is a refusal, and `on_refusal` is "raise"; or the messages have images, and
+                the builder is one for text.
+        """
+        builder: Any = self
+        builder._assert_append_only(previous_messages, updated_messages)  # noqa: SLF001  # verl's own check
+        new = updated_messages[len(previous_messages) :]
+        if not new:
+            return MergeResult(token_ids=list(runtime_token_ids), appended_token_count=0)
+        if not previous_messages:
+            raise InputError("previous_messages is empty: give the messages up to the sampled turn")
+        found = self._extended(previous_messages, new, runtime_token_ids, tools)
+        if isinstance(found, Refusal):
+            given = previous_messages, updated_messages, runtime_token_ids, tools
+            return self._after_refusal(found, *given)
+        return MergeResult(
+            token_ids=found.ids.tolist(),
+            inserted_token_ids=list(found.inserted_close),
+            appended_token_count=len(found.added) - len(found.inserted_close),
+            removed_prefix_token_count=0 if found.replaced_stop is None else 1,
+        )
+
+    def _extended(
+        self, previous: list[Message], new: list[Message], ids: list[int], tools: Tools
+    ) -> Extension | Refusal:
+        turn, history = previous[-1], previous[:-1]
+        return self.shared.extend(self.prompts, ids, new, tools=tools, turn=turn, history=history)
+
+    def _after_refusal(
+        self,
+        refusal: Refusal,
+        previous: list[Message],
+        updated: list[Message],
+        ids: list[int],
+        tools: Tools,
+    ) -> MergeResult:
+        raise NotImplementedError
+
+
+class TitoContinuousTokenBuilder(BridgedMerges, ContinuousTokenBuilder):
     """A Continuous Token builder that merges new messages with tito's bridge.
 
     Only the merge of context is its own: `build_initial_tokens`, `merge_assistant_tokens` and
@@ -57,54 +128,20 @@ class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
         self.shared = shared or SharedPrompts()
         self.prompts = self.shared.of(tokenizer, self.chat_template_kwargs)
 
-    def merge_context_tokens(
+    merge_non_assistant_tokens = BridgedMerges.merge_context_tokens
+
+    def _after_refusal(
         self,
-        previous_messages: list[Message],
-        updated_messages: list[Message],
-        runtime_token_ids: list[int],
-        *,
-        tools: list[dict[str, Any]] | None = None,
-    ) -> MergeResult:
-        """Return the ids so far, then what the template writes for the messages that were appended.
-
-        `inserted_token_ids` is the part of the turn's close that was missing, `appended_token_count` the
-        number of ids after it. A sampled id is removed only if the policy replaces odd stops.
-
-        Args:
-            previous_messages: The messages that the ids stand for; the last one is the sampled turn.
-            updated_messages: The same, and the new messages.
-            runtime_token_ids: The ids so far.
-            tools: The tools that the template renders.
-
-        Raises:
-            ValueError: The messages were not only appended to, or a role may not be appended.
-            InputError: There is no message that the ids could stand for.
-            RefusedError: There is a refusal, and `on_refusal` is "raise" or the messages have images.
-        """
-        new = _appended(self, previous_messages, updated_messages)
-        if not new:
-            return MergeResult(token_ids=list(runtime_token_ids), appended_token_count=0)
-        found = self.shared.extend(
-            self.prompts,
-            runtime_token_ids,
-            new,
-            tools=tools,
-            turn=previous_messages[-1],
-            history=previous_messages[:-1],
-        )
-        if isinstance(found, Refusal):
-            return self._rerender(found, updated_messages, runtime_token_ids, tools)
-        return _merged(found)
-
-    merge_non_assistant_tokens = merge_context_tokens
-
-    def _rerender(
-        self, refusal: Refusal, messages: list[Message], ids: list[int], tools: list[dict[str, Any]] | None
+        refusal: Refusal,
+        previous: list[Message],  # noqa: ARG002  # all messages are rendered
+        updated: list[Message],
+        ids: list[int],
+        tools: Tools,
     ) -> MergeResult:
         """Return a fresh render; the ids after the first difference are removed, and so not trained."""
         if refusal.reason is Reason.MULTIMODAL:
             raise RefusedError(refusal)  # a tokenizer has no ids for images
-        fresh = self.build_initial_tokens(messages, tools=tools)
+        fresh = self.build_initial_tokens(updated, tools=tools)
         kept = common_prefix(ids, fresh)
         return MergeResult(
             token_ids=fresh,
@@ -113,7 +150,7 @@ class TitoContinuousTokenBuilder(ContinuousTokenBuilder):
         )
 
 
-class TitoImages:
+class TitoImages(BridgedMerges):
     """What a builder of verl's for models with images does otherwise: the merge of context.
 
     It is mixed into verl's builder of a family, whose other methods stay. After a refusal the merge is that
@@ -145,7 +182,7 @@ class TitoImages:
         self,
         messages: list[Message],
         *,
-        tools: list[dict[str, Any]] | None = None,
+        tools: Tools = None,
         images: list[Any] | None = None,
         **others: Any,
     ) -> list[int]:
@@ -156,9 +193,7 @@ class TitoImages:
             self.known.keep(ids, self._placed(messages, images or [], ids, tools))
         return ids
 
-    def _placed(
-        self, messages: list[Message], images: list[Any], ids: list[int], tools: list[dict[str, Any]] | None
-    ) -> Known:
+    def _placed(self, messages: list[Message], images: list[Any], ids: list[int], tools: Tools) -> Known:
         """Return where the images stand in the ids of a first prompt."""
         shown = Shown.of(messages, images)
         found = self.prompts.family.collapsed_prompt(
@@ -166,48 +201,32 @@ class TitoImages:
         )
         return found if isinstance(found, Refusal) else ranges_in(found, ids) or UNCLEAR
 
-    def merge_context_tokens(
+    def _extended(
+        self, previous: list[Message], new: list[Message], ids: list[int], tools: Tools
+    ) -> Extension | Refusal:
+        if is_multimodal([*previous, *new]):
+            return self._with_images(previous, new, ids, tools)
+        return super()._extended(previous, new, ids, tools)
+
+    def _after_refusal(
         self,
-        previous_messages: list[Message],
-        updated_messages: list[Message],
-        runtime_token_ids: list[int],
-        *,
-        tools: list[dict[str, Any]] | None = None,
+        refusal: Refusal,  # noqa: ARG002  # verl answers it, whatever it is
+        previous: list[Message],
+        updated: list[Message],
+        ids: list[int],
+        tools: Tools,
     ) -> MergeResult:
-        """Return the ids so far, then what the template writes for the messages that were appended.
-
-        New images are in their messages, and are the only ones that are processed. The rest is as in
-        `TitoContinuousTokenBuilder`.
-
-        Raises:
-            ValueError: The messages were not only appended to, or a role may not be appended.
-            InputError: There is no message that the ids could stand for.
-            RefusedError: There is a refusal, and `on_refusal` is "raise".
-        """
-        new = _appended(self, previous_messages, updated_messages)
-        if not new:
-            return MergeResult(token_ids=list(runtime_token_ids), appended_token_count=0)
-        if is_multimodal(updated_messages):
-            found = self._with_images(previous_messages, new, runtime_token_ids, tools)
-        else:
-            turn, history = previous_messages[-1], previous_messages[:-1]
-            found = self.shared.extend(
-                self.prompts, runtime_token_ids, new, tools=tools, turn=turn, history=history
-            )
-        if isinstance(found, Refusal):
-            own: Any = super()
-            merged: MergeResult = own.merge_context_tokens(
-                previous_messages, updated_messages, runtime_token_ids, tools=tools
-            )
-            return merged
-        return _merged(found)
+        """Return the merge of verl's builder."""
+        own: Any = super(BridgedMerges, self)
+        merged: MergeResult = own.merge_context_tokens(previous, updated, ids, tools=tools)
+        return merged
 
     def _with_images(
         self,
         previous_messages: list[Message],
         new: list[Message],
         ids: list[int],
-        tools: list[dict[str, Any]] | None,
+        tools: Tools,
     ) -> Extension | Refusal:
         """Return the next prompt of a conversation with images."""
         media = self.known.find(ids) if is_multimodal(previous_messages) else ()
@@ -229,24 +248,6 @@ class TitoImages:
             return found
         self.known.keep(found.prompt.ids, tuple(found.prompt.media))
         return found.prompt
-
-
-def _appended(builder: Any, previous: list[Message], updated: list[Message]) -> list[Message]:
-    """Return the messages that were appended."""
-    builder._assert_append_only(previous, updated)  # noqa: SLF001  # verl's own check, of the base class
-    new = updated[len(previous) :]
-    if new and not previous:
-        raise InputError("previous_messages is empty: give the messages up to the sampled turn")
-    return new
-
-
-def _merged(found: Extension) -> MergeResult:
-    return MergeResult(
-        token_ids=found.ids.tolist(),
-        inserted_token_ids=list(found.inserted_close),
-        appended_token_count=len(found.added) - len(found.inserted_close),
-        removed_prefix_token_count=0 if found.replaced_stop is None else 1,
-    )
 
 
 @define(eq=False)

@@ -6,10 +6,8 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from tito_core import TemplateRefused
-from tito_io.embedded import write_family
 from tito_io.families import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 from tito_io.integrations.attribution import Attribution, attributed
@@ -23,11 +21,6 @@ CALLS = [
 ]
 RESULTS = [{"role": "tool", "tool_call_id": one, "name": "weather", "content": "rain"} for one in ("a", "b")]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
 
 
 def texts(family: TokenizerFamily, found: Attribution) -> list[tuple[str, str]]:

@@ -13,16 +13,17 @@ def test_a_tested_version_is_returned() -> None:
     assert Framework("pytest", ">=8", "verl").require() == version("pytest")
 
 
-def test_a_missing_framework_says_how_to_install_it() -> None:
-    with pytest.raises(FrameworkError, match=r"no-such-package>=1 is missing: install it with .*\[verl\]"):
-        Framework("no-such-package", ">=1", "verl").require()
-
-
-def test_another_version_is_named() -> None:
-    with pytest.raises(FrameworkError, match=r"pytest is \d[\d.]*: this integration is tested with <2"):
-        Framework("pytest", "<2", "verl").require()
-
-
 def test_a_seam_that_moved_is_named_with_the_version() -> None:
     error = Framework("pytest", ">=8", "verl").moved("Renderer.bridge")
     assert str(error).startswith(f"pytest {version('pytest')} has no Renderer.bridge")
+
+
+def test_a_function_with_other_arguments_has_moved() -> None:
+    framework = Framework("pytest", ">=8", "verl")
+    framework.require_arguments(Framework, "moved", ("seam",))
+    framework.require_arguments(Framework, "require_arguments", ("owner", "seam"), more=True)
+    for taken in ((), ("seam", "more"), ("name",)):
+        with pytest.raises(FrameworkError, match=r"has no Framework\.moved that"):
+            framework.require_arguments(Framework, "moved", taken)
+    with pytest.raises(FrameworkError, match="has no forward"):
+        framework.require_arguments(pytest, "forward", ("back",))

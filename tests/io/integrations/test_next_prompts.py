@@ -18,11 +18,6 @@ AGAIN = {"role": "user", "content": "And in Rome?"}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
-
-
 def ids_of(prompts: NextPrompts, tools: Any = None) -> list[int]:
     """Return the ids of a prompt and of a sampled turn."""
     return [*prompts.family.ids([HELLO], tools=tools, add_generation_prompt=True), 57, 1517]

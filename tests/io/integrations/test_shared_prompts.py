@@ -17,11 +17,6 @@ from tito_io.integrations.shared_prompts import SharedPrompts
 HELLO = {"role": "user", "content": "Hello."}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
-
-
 def test_prompts_are_made_once_per_tokenizer_and_arguments(tokenizer: Any) -> None:
     shared = SharedPrompts(stop_ids=[7])
     one = shared.of(tokenizer, {"enable_thinking": False})
