@@ -49,7 +49,7 @@ def test_the_integration_works_inside_the_framework(name: str, say: Callable[[st
     environment.ready(say)
     seam = inside(environment.python, name, f"{folder}/test_seam.py")
     assert seam.returncode == 0, MOVED.format(name=name, output=seam.stdout[-4000:])
-    done = inside(environment.python, name, folder, "tests/docs/test_pages.py")
+    done = inside(environment.python, name, folder, "tests/frameworks/laws", "tests/docs/test_pages.py")
     say(done.stdout.strip().rpartition("\n")[2].strip("= "))
     assert done.returncode == 0, done.stdout[-8000:]
 

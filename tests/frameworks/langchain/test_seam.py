@@ -44,10 +44,6 @@ class Model(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(piece, id="ours"))
 
 
-def test_the_installed_version_is_a_tested_one() -> None:
-    assert FRAMEWORK.require().startswith("1.7.")
-
-
 def test_calls_come_with_messages_stops_and_arguments() -> None:
     async def ask() -> tuple[Any, Any]:
         whole = await Model().ainvoke("hi", stop=["a"], seed=7)

@@ -32,10 +32,6 @@ class Client:
         raise Asked
 
 
-def test_the_installed_version_is_a_tested_one() -> None:
-    assert FRAMEWORK.require().startswith("0.24.")
-
-
 def test_the_model_takes_a_client() -> None:
     parameters = list(inspect.signature(OpenAIResponsesModel).parameters)
     assert parameters[:2] == ["model", "openai_client"], SEAM

@@ -38,10 +38,6 @@ def model() -> Model:
     return Model("m", provider=_InProcess(), profile=PROFILE)
 
 
-def test_the_installed_version_is_a_tested_one() -> None:
-    assert FRAMEWORK.require().startswith("2.68.")
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_both_ways_to_ask_send_a_request_by_one_method(streams: bool) -> None:
     asked = model()
