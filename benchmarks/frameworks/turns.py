@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 
-from tests.frameworks.turns import SampledPrompt, sampled_prompts
+from tests.frameworks.laws.merges import Merge, Merges
+from tests.frameworks.turns import SampledPrompt, sampled_prompts, stop_ids
 from tito_core.seams.seam import common_prefix
 
 
@@ -52,6 +54,24 @@ def turns(tokenizer: Any, stops: Sequence[int]) -> Iterator[Turn]:
             said = prompt.ids[:-1]
             # An odd stop may be kept before the close, or replaced by it.
             yield Turn(prompt, "odd stop", [*said, odd], start, [[*said, odd, *tail], [*said, *tail]])
+
+
+def of_merges(kind: type[Merges]) -> tuple[Callable[[Any, str], Extend], Callable[[Any, str], Extend]]:
+    """Return what makes the framework's own way and tito's, by the adapter of its tests."""
+
+    def way(name: str, tokenizer: Any, family: str) -> Extend:
+        merges = kind(family, tokenizer, stop_ids(family))
+        merge: Merge = getattr(merges, name)()
+
+        def extend(turn: Turn) -> list[int]:
+            case = attrs.evolve(turn.prompt, ids=turn.ids)
+            if not merges.takes(case):
+                raise NotOffered
+            return merge(case)
+
+        return extend
+
+    return partial(way, "theirs"), partial(way, "ours")
 
 
 def continued(turn: Turn, prompt: list[int], found: list[int]) -> list[int]:

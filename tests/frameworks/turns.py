@@ -84,6 +84,15 @@ CASES: dict[str, tuple[Messages, Mapping[str, Any], Messages, Messages | None]] 
 """History, sampled turn, new messages and tools, by name."""
 
 
+DROPS = {"phi3", "phi4"}
+"""Families whose template writes nothing for tool results, so that a model would go on without them."""
+
+
+def swallowed(name: str, case: str) -> bool:
+    """Return whether a family's template leaves out messages of a case."""
+    return name in DROPS and "tool" in case
+
+
 @attrs.frozen
 class SampledPrompt:
     """The ids of a prompt and of the turn that was sampled after it, and what must become of them.

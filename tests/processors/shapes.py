@@ -136,6 +136,27 @@ def picture(size: tuple[int, int]) -> Any:
     return image.new("RGB", size)
 
 
+def drawn(name: str) -> Any:
+    """Return the image of a name, which is not like those of other names."""
+    image = picture(SIZES[name])
+    image.putpixel((0, 0), (list(SIZES).index(name), 0, 0))
+    return image
+
+
+def shown(messages: Sequence[Message]) -> list[Any]:
+    """Return messages with the images that their parts name."""
+    return [
+        {
+            **message,
+            "content": [
+                {"type": "image", "image": drawn(part["uuid"])} if "uuid" in part else part
+                for part in message["content"]
+            ],
+        }
+        for message in messages
+    ]
+
+
 def names(messages: Sequence[Message]) -> list[str]:
     """Return the names of the images in messages."""
     return [part["uuid"] for message in messages for part in message["content"] if "uuid" in part]

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
 from miles_tito_tokenizers import TITOTokenizer, apply_chat_template
-from transformers import AutoTokenizer
 
 from tests.frameworks.turns import sampled_prompts
-from tito_core import InputError
-from tito_io.embedded import write_family
 from tito_io.integrations.miles import BridgeTITOTokenizer, CannotMergeError
 
 QUESTION: dict[str, Any] = {"role": "user", "content": "What is 3 + 4?"}
@@ -28,11 +24,6 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "add", "paramet
 DONE, OVER = 1517, 1515
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
-
-
 def rendered(tokenizer: Any, messages: list[Any], **options: Any) -> list[int]:
     """Return what Miles renders."""
     ids = apply_chat_template(messages, tokenizer=tokenizer, tokenize=True, **options)
@@ -45,21 +36,6 @@ def sampled(tokenizer: Any, *stop: int) -> list[int]:
     return [*chain(*(tokenizer.encode(letter) for letter in text)), *stop]
 
 
-@pytest.mark.parametrize("stop", [(DONE,), (OVER,), ()])
-def test_given_ids_come_back_and_the_template_continues(tokenizer: Any, stop: tuple[int, ...]) -> None:
-    merger = BridgeTITOTokenizer(tokenizer)
-    prompt = rendered(tokenizer, [QUESTION], tools=[TOOL])
-    ids = [*prompt, *sampled(tokenizer, *stop)]
-    merged = merger.merge_tokens([QUESTION, TURN], [QUESTION, TURN, RESULT], ids, [TOOL])
-    whole = rendered(tokenizer, [QUESTION, TURN, RESULT], tools=[TOOL])
-    close = [DONE] if stop != (DONE,) else []
-    after = merged[len(ids) + len(close) :]
-    assert merged[: len(ids)] == ids
-    assert merged[len(ids) : len(ids) + len(close)] == close
-    assert whole[-len(after) - 1 :] == [DONE, *after]
-    assert "7" in tokenizer.decode(after)
-
-
 def test_every_case_of_a_template_is_merged_or_refused(tokenizer: Any) -> None:
     merger: Any = BridgeTITOTokenizer(tokenizer, allowed_append_roles=["tool", "user"])
     cases = list(sampled_prompts(tokenizer, [DONE, OVER]))
@@ -68,25 +44,6 @@ def test_every_case_of_a_template_is_merged_or_refused(tokenizer: Any) -> None:
         assert merger.merge_tokens(old, [*old, *case.new], case.ids, case.tools) == case.expected, case.case
     assert len(cases) >= 12
     assert (merger.built, merger.refused) == ({"ids": len(cases)}, {})
-
-
-def test_several_turns_keep_all_ids(tokenizer: Any) -> None:
-    merger = BridgeTITOTokenizer(tokenizer)
-    messages: list[Any] = [QUESTION]
-    ids = rendered(tokenizer, messages, tools=[TOOL])
-    for _ in range(3):
-        before, ids = list(messages), [*ids, *sampled(tokenizer, DONE)]
-        messages = [*before, TURN, RESULT]
-        merged = merger.merge_tokens([*before, TURN], messages, ids, [TOOL])
-        assert merged[: len(ids)] == ids
-        ids = merged
-
-
-def test_template_variables_are_used(tokenizer: Any) -> None:
-    quiet = BridgeTITOTokenizer(tokenizer, {"enable_thinking": False})
-    ids = [*rendered(tokenizer, [QUESTION]), *sampled(tokenizer, DONE)]
-    merged = quiet.merge_tokens([QUESTION, TURN], [QUESTION, TURN, RESULT], ids)
-    assert tokenizer.decode(merged).endswith("<|turn|>assistant\n<think>\n\n</think>\n\n")
 
 
 def test_stops_may_be_given(tokenizer: Any) -> None:
@@ -122,16 +79,8 @@ def test_a_refusal_is_a_value_error_and_counted(tokenizer: Any) -> None:
     assert merger.refused == {"NOTHING_NEW": 1}
 
 
-def test_a_tokenizer_without_a_template_is_named(tmp_path: Path) -> None:
-    bare = AutoTokenizer.from_pretrained(write_family(tmp_path / "model"))
-    bare.chat_template = None
-    with pytest.raises(InputError, match="has no chat template"):
-        BridgeTITOTokenizer(bare)
-
-
-def continued(tmp_path: Path, template: str, tools: Any = None) -> str:
+def continued(tokenizer: Any, template: str, tools: Any = None) -> str:
     """Return what is written after a call by the family's template with some more at its end."""
-    tokenizer = AutoTokenizer.from_pretrained(write_family(tmp_path / "model"))
     tokenizer.chat_template += template
     ids = [*rendered(tokenizer, [QUESTION], tools=tools), *sampled(tokenizer, DONE)]
     merged = BridgeTITOTokenizer(tokenizer).merge_tokens(
@@ -140,15 +89,15 @@ def continued(tmp_path: Path, template: str, tools: Any = None) -> str:
     return str(tokenizer.decode(merged[len(ids) :]))
 
 
-def test_the_template_gets_the_tools(tmp_path: Path) -> None:
+def test_the_template_gets_the_tools(tokenizer: Any) -> None:
     named = "{%- if add_generation_prompt and tools -%}{{ tools[0].function.name }}{%- endif -%}"
-    assert continued(tmp_path, named, [TOOL]).endswith("<|turn|>assistant\nadd")
+    assert continued(tokenizer, named, [TOOL]).endswith("<|turn|>assistant\nadd")
 
 
-def test_the_template_gets_arguments_as_objects(tmp_path: Path) -> None:
+def test_the_template_gets_arguments_as_objects(tokenizer: Any) -> None:
     strict = (
         "{%- for message in messages -%}{%- for call in message.tool_calls or [] -%}"
         "{%- if call.function.arguments is string -%}{{ raise_exception('a text') }}{%- endif -%}"
         "{%- endfor -%}{%- endfor -%}"
     )
-    assert continued(tmp_path, strict).endswith("<|turn|>assistant\n")
+    assert continued(tokenizer, strict).endswith("<|turn|>assistant\n")

@@ -6,17 +6,11 @@ from inspect import signature
 
 from miles_tito_tokenizers import TITOTokenizer
 
-from tito_io.integrations.miles import FRAMEWORK, BridgeTITOTokenizer
-
-
-def test_this_version_is_a_tested_one() -> None:
-    assert FRAMEWORK.require() == "0.1.1"
+from tito_io.integrations.miles import TAKES, BridgeTITOTokenizer
 
 
 def test_a_tokenizer_merges_ids_and_messages() -> None:
-    names = ["self", "old_messages", "new_messages", "pretokenized_token_ids", "tools"]
-    assert list(signature(TITOTokenizer.merge_tokens).parameters) == names
-    assert list(signature(BridgeTITOTokenizer.merge_tokens).parameters) == names
+    assert tuple(signature(BridgeTITOTokenizer.merge_tokens).parameters) == ("self", *TAKES)
     assert issubclass(BridgeTITOTokenizer, TITOTokenizer)
 
 

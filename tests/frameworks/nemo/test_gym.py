@@ -122,69 +122,55 @@ def test_prompts_of_continuations_are_put_together_in_any_order() -> None:
     assert calls == {"a": [1, 2], "b": [1, 2, 3, 4], "c": [1, 2, 3, 4, 5, 6]}
 
 
-@pytest.mark.parametrize("parent", ["z", "b", None])
-def test_a_continuation_of_a_missing_call_is_an_error(parent: str | None) -> None:
-    records = [
-        record("a", [1], [2]),
-        record("b", [3], [4], prompt_is_delta=True, parent_call_id=parent),
-    ]
-    with pytest.raises(InputError, match=r"'b' continues .* which is not among the records: give all calls"):
-        captured_calls(records)
-
-
-def test_a_digest_of_other_ids_is_an_error() -> None:
-    (call,) = captured_calls([record("a", [1, 2], [3], digest=ABC_DIGEST)])
-    assert call.ids.tolist() == [1, 2, 3]
-    with pytest.raises(InputError, match="digest of call 'a' is not that of its 3 ids"):
-        captured_calls([record("a", [1, 2], [4], digest=ABC_DIGEST)])
-
-
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"schema_version": 6}, "schema_version of call 'a' is 6: 1 to 5 are known"),
-        ({"schema_version": "1"}, "schema_version of call 'a' is '1'"),
-        ({"model_call_id": None}, "model_call_id is None: give a str"),
-        ({"prompt_token_ids": None}, "prompt_token_ids is None: give a list"),
-        ({"generation_token_ids": "x"}, "generation_token_ids is 'x': give a list"),
-        ({"generation_log_probs": []}, "logprobs has 0 values for 1 completion_ids"),
-        ({"prompt_token_ids": [-1]}, "prompt_ids"),
-    ],
-)
-def test_a_malformed_record_is_named(change: dict[str, Any], error: str) -> None:
+FIRST = record("a", [1], [2])
+MISSING = "'b' continues .* which is not among the records: give all calls"
+BAD_RECORDS: list[tuple[list[dict[str, Any]], str]] = [
+    ([{**FIRST, "schema_version": 6}], "schema_version of call 'a' is 6: 1 to 5 are known"),
+    ([{**FIRST, "schema_version": "1"}], "schema_version of call 'a' is '1'"),
+    ([{**FIRST, "model_call_id": None}], "model_call_id is None: give a str"),
+    ([{**FIRST, "prompt_token_ids": None}], "prompt_token_ids is None: give a list"),
+    ([{**FIRST, "generation_token_ids": "x"}], "generation_token_ids is 'x': give a list"),
+    ([{**FIRST, "generation_log_probs": []}], "logprobs has 0 values for 1 completion_ids"),
+    ([{**FIRST, "prompt_token_ids": [-1]}], "prompt_ids"),
+    ([FIRST, record("a", [1], [3])], "'a' has two records that differ"),
+    ([record("a", [1, 2], [4], digest=ABC_DIGEST)], "digest of call 'a' is not that of its 3 ids"),
+    *(
+        ([FIRST, record("b", [3], [4], prompt_is_delta=True, parent_call_id=parent)], MISSING)
+        for parent in ("z", "b", None, ["a"])
+    ),
+]
+
+
+@pytest.mark.parametrize(("records", "error"), BAD_RECORDS)
+def test_malformed_records_are_named(records: list[dict[str, Any]], error: str) -> None:
     with pytest.raises(InputError, match=error):
-        captured_calls([{**record("a", [1], [2]), **change}])
+        captured_calls(records)
 
 
-def test_an_output_item_that_is_no_object_is_an_error() -> None:
-    with pytest.raises(InputError, match=r"output\[1\] is \[1, 2\]: give an object"):
-        response_calls({"response": {"output": [item([1], [2]), [1, 2]]}})
+def test_a_call_may_stand_twice_and_have_a_digest() -> None:
+    (call,) = captured_calls([record("a", [1, 2], [3], digest=ABC_DIGEST)] * 2)
+    assert call.ids.tolist() == [1, 2, 3]
 
 
-def test_a_continued_call_is_named_by_a_text() -> None:
-    with pytest.raises(InputError, match=r"call 'b' continues \['a'\], which is not among the records"):
-        captured_calls([record("b", [1], [2], prompt_is_delta=True, parent_call_id=["a"])])
+BAD_ROLLOUTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "response is None: give a dict"),
+    ({"response": {}}, "output is None: give a list"),
+    ({"response": {"output": None}}, "output is None: give a list"),
+    ({"response": {"output": [item([1], [2]), [1, 2]]}}, r"output\[1\] is \[1, 2\]: give an object"),
+    ({"mask_sample": True, "response": {"output": [item([1], [2])]}}, "mask_sample is true"),
+]
 
 
-@pytest.mark.parametrize("result", [{}, {"response": {}}, {"response": {"output": None}}])
-def test_a_record_without_output_is_an_error(result: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"(response|output) is None: give a (dict|list)"):
+@pytest.mark.parametrize(("result", "error"), BAD_ROLLOUTS)
+def test_malformed_rollouts_are_named(result: dict[str, Any], error: str) -> None:
+    with pytest.raises(InputError, match=error):
         response_calls(result)
 
 
-def test_a_call_may_stand_twice_but_not_differ() -> None:
-    once = record("a", [1], [2])
-    assert len(captured_calls([once, dict(once)])) == 1
-    with pytest.raises(InputError, match="'a' has two records that differ"):
-        captured_calls([once, record("a", [1], [3])])
-
-
-def test_rollouts_that_gym_masks_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="mask_sample is true"):
-        response_calls({"mask_sample": True, "response": {"output": [item([1], [2])]}})
+def test_a_capture_that_is_incomplete_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "r.tokens.jsonl"
     file.write_text("\n".join(json.dumps(one) for one in BRANCHES) + "\n")
     assert [call.name for call in read_capture(file, reward=1.0)] == ["a", "b", "c", "d"]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
-from tito_core import InputError, Policy
-from tito_core.policy import Truncated
-from tito_io.embedded import write_family
+from tito_core import InputError
 from tito_io.integrations.nemo import ServerPrompts
 from tito_io.integrations.next_prompts import RefusedError
 
@@ -20,12 +16,6 @@ AGAIN = {"role": "user", "content": "And in Rome?"}
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
 WORD, STOP = 57, 1517
-NO_CUT_TURNS = Policy(truncated=Truncated.REFUSE)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
 
 
 def rendered(tokenizer: Any, messages: Any, **options: Any) -> list[int]:
@@ -44,14 +34,6 @@ def sampled(tokenizer: Any, *ids: int, **message: Any) -> dict[str, Any]:
         "generation_token_ids": list(ids),
         "generation_log_probs": [-0.5] * len(ids),
     }
-
-
-@pytest.mark.parametrize("ids", [[WORD, STOP], [WORD], [WORD, WORD, WORD]])
-def test_the_models_own_ids_stay(tokenizer: Any, ids: list[int]) -> None:
-    prompt = rendered(tokenizer, [HELLO])
-    found = ServerPrompts().replace_prefix_tokens(tokenizer, [*prompt, *ids], [HELLO, TURN, AGAIN])
-    tail = rendered(tokenizer, [HELLO, TURN, AGAIN])[len(prompt) + 1 :]
-    assert found == [*prompt, *ids, *tail[ids[-1] == STOP :]]
 
 
 def test_a_first_prompt_is_rendered(tokenizer: Any) -> None:
@@ -98,33 +80,15 @@ def test_arguments_are_rendered_as_objects(tokenizer: Any, text: str, value: Any
     assert found == rendered(tokenizer, conversation(value), tools=[TOOL])
 
 
-def test_ids_on_messages_are_not_rendered(tmp_path: Path) -> None:
-    counting = AutoTokenizer.from_pretrained(write_family(tmp_path / "model"))
+def test_ids_on_messages_are_not_rendered(tokenizer: Any) -> None:
+    counting = tokenizer
     counting.chat_template = "{% for message in messages %}{{ message | length }}{% endfor %}"
     turn = {**TURN, "generation_log_probs": [-0.5], "routed_experts": "x", "prompt_token_ids": [1]}
     found = ServerPrompts().prompt_token_ids(counting, {"messages": [HELLO, turn, AGAIN]})
     assert found == rendered(counting, [HELLO, TURN, AGAIN])
 
 
-def test_template_arguments_of_the_request_are_used(tokenizer: Any) -> None:
-    prompts = ServerPrompts()
-    request = {"messages": [HELLO], "chat_template_kwargs": {"enable_thinking": False}}
-    expected = rendered(tokenizer, [HELLO], enable_thinking=False)
-    assert prompts.prompt_token_ids(tokenizer, request) == expected
-    assert prompts.of(tokenizer, {"enable_thinking": False}).template_args == {"enable_thinking": False}
-
-
 # Refusals and bad input
-
-
-def test_a_refusal_is_an_error_or_a_fresh_render(tokenizer: Any) -> None:
-    request = {"messages": [HELLO, sampled(tokenizer, WORD), AGAIN]}
-    strict = ServerPrompts(policy=NO_CUT_TURNS)
-    with pytest.raises(RefusedError, match="TRUNCATED"):
-        strict.prompt_token_ids(tokenizer, request)
-    rerendering = ServerPrompts(policy=NO_CUT_TURNS, on_refusal="rerender")
-    assert rerendering.prompt_token_ids(tokenizer, request) == rendered(tokenizer, [HELLO, TURN, AGAIN])
-    assert strict.refused == rerendering.refused == {"TRUNCATED": 1}
 
 
 def test_images_are_an_error_whatever_the_choice(tokenizer: Any) -> None:
@@ -132,11 +96,6 @@ def test_images_are_an_error_whatever_the_choice(tokenizer: Any) -> None:
     for prompts in (ServerPrompts(), ServerPrompts(on_refusal="rerender")):
         with pytest.raises(RefusedError, match="MULTIMODAL"):
             prompts.prompt_token_ids(tokenizer, request)
-
-
-def test_a_prompt_cannot_end_a_sample() -> None:
-    with pytest.raises(InputError, match="on_refusal is 'end': give 'raise' or 'rerender'"):
-        ServerPrompts(on_refusal="end")  # type: ignore[arg-type]  # what a caller may get wrong
 
 
 @pytest.mark.parametrize("more", [{"add_generation_prompt": False}, {"continue_final_message": True}])
@@ -150,10 +109,3 @@ def test_ids_without_a_turn_are_an_error(tokenizer: Any) -> None:
         ServerPrompts().replace_prefix_tokens(tokenizer, [1, 2], [HELLO])
     with pytest.raises(InputError, match="the request has no messages"):
         ServerPrompts().prompt_token_ids(tokenizer, {"prompt": "Hello."})
-
-
-def test_a_tokenizer_without_a_template_is_named(tmp_path: Path) -> None:
-    bare = AutoTokenizer.from_pretrained(write_family(tmp_path / "model"))
-    bare.chat_template = None
-    with pytest.raises(InputError, match="has no chat template: set its chat_template"):
-        ServerPrompts().replace_prefix_tokens(bare, [1], [HELLO, TURN, AGAIN])

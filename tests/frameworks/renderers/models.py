@@ -17,6 +17,7 @@ from renderers import config_from_name, create_renderer
 from renderers.base import load_tokenizer
 from renderers.configs import CustomRendererConfig
 
+from tests.frameworks.renderers.refused import REFUSED
 from tests.model_folders import FAMILIES, needs_families
 from tito_core import TemplateRefused
 from tito_io.embedded import write_family
@@ -112,6 +113,13 @@ def case_of(shape: str, name: str) -> Case:
         "tool then user": Case({**calling, "tool_calls": one}, [rain, NEXT], TOOLS),
         "user after a cut call": Case({**calling, "tool_calls": one}, [NEXT], TOOLS, cut=4),
     }[shape]
+
+
+def taken(name: str, shapes: Sequence[str]) -> list[Case]:
+    """Return those cases that the family's template takes, with the tools in all if any has some."""
+    found = [shape for shape in shapes if (name, shape) not in REFUSED]
+    tools = TOOLS if any("tool" in shape for shape in found) else None
+    return [attrs.evolve(case_of(shape, name), tools=tools) for shape in found]
 
 
 def conversations(name: str) -> dict[str, tuple[list[Any], Any]]:

@@ -5,21 +5,18 @@ It refuses what a vLLM 0.32 server refuses of such a request, and anything that 
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from tito_io.embedded import FaultRates, Sampler, SamplingSettings, generate
+from tests.agents.loopback import listening
+from tests.frameworks.sampler import Engine
 
 Samples = Callable[[list[int], int], tuple[list[int], str]]
 """Returns the ids after a prompt and why they end, given a limit."""
@@ -113,10 +110,10 @@ class Generating:
 
 def embedded(seed: int) -> Samples:
     """Return the embedded engine's sampler, with all of its faults."""
-    sampler = Sampler(seed, FaultRates())
+    engine = Engine(seed, most=400)
 
     def samples(prompt: list[int], most: int) -> tuple[list[int], str]:
-        reply = generate(sampler, prompt, SamplingSettings(max_tokens=most))
+        reply = engine.sample(prompt, most)
         return reply.ids, reply.finish_reason
 
     return samples
@@ -140,17 +137,5 @@ def serving(engine: Generating) -> Iterator[str]:
         Route("/inference/v1/generate", engine.generate, methods=["POST"]),
         Route("/v1/models", engine.models, methods=["GET"]),
     ]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with listening(Starlette(routes=routes)) as url:
+        yield f"{url}/v1"

@@ -21,7 +21,7 @@ from tests.frameworks.renderers.models import CHOSEN, OWN, model
 from tests.model_folders import FAMILIES, needs_families
 from tests.processors.kinds import KINDS, processor_of, tokenizer_of
 from tests.processors.kinds import real as real_processor
-from tests.processors.shapes import SHAPES, SIZES, Turn, names, picture, showing, whole
+from tests.processors.shapes import SHAPES, Turn, drawn, names, picture, showing, shown, whole
 from tito_core import InputError
 from tito_core.media.expansion import collapse
 from tito_io.integrations.images import Shown, digest
@@ -34,31 +34,10 @@ WAYS = ("with processing", "without")
 THOUGHT = "\n</think>\n\n"
 
 
-def drawn(name: str) -> Any:
-    """Return the image of a name, which is not like those of other names."""
-    image = picture(SIZES[name])
-    image.putpixel((0, 0), (list(SIZES).index(name), 0, 0))
-    return image
-
-
 def url(image: Any) -> str:
     data = io.BytesIO()
     image.save(data, "PNG")
     return f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
-
-
-def shown(messages: Sequence[Any]) -> list[Any]:
-    """Return messages with the images that their parts name."""
-    return [
-        {
-            **message,
-            "content": [
-                {"type": "image", "image": drawn(part["uuid"])} if "uuid" in part else part
-                for part in message["content"]
-            ],
-        }
-        for message in messages
-    ]
 
 
 @cache

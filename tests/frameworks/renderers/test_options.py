@@ -45,12 +45,6 @@ def test_stop_ids_are_those_of_the_folder_unless_given(tokenizer: Any) -> None:
     assert create_renderer(tokenizer, given).get_stop_token_ids() == [1517]
 
 
-def test_a_tokenizer_without_a_template_is_named(tokenizer: Any) -> None:
-    tokenizer.chat_template = None
-    with pytest.raises(InputError, match="has no chat template: set its chat_template, or give `template`"):
-        create_renderer(tokenizer, CustomRendererConfig(import_path=PATH))
-
-
 def test_a_template_may_be_given(tokenizer: Any) -> None:
     config = CustomRendererConfig(import_path=PATH, template="{{ messages[0].content }}")
     assert tokenizer.decode(create_renderer(tokenizer, config).render_ids([QUESTION])) == QUESTION["content"]
@@ -211,8 +205,8 @@ def test_a_parser_gets_the_opener_if_it_reads_nothing_without(tokenizer: Any, st
         assert (found.content, found.tool_calls) == ("<|turn|>", [])
 
 
-def test_a_turn_that_is_read_is_parsed_once(tokenizer: Any) -> None:
-    renderer = create_renderer(tokenizer, CustomRendererConfig(import_path=PATH))
+def read_by(renderer: Any) -> list[list[int]]:
+    """Let a parser read turns that keeps what it is asked."""
     asked: list[list[int]] = []
 
     def parse(ids: list[int], **_: Any) -> ParsedResponse:
@@ -220,19 +214,19 @@ def test_a_turn_that_is_read_is_parsed_once(tokenizer: Any) -> None:
         return ParsedResponse(content="Sunny.")
 
     renderer._reader = type("Reader", (), {"parse_response": staticmethod(parse)})()
+    return asked
+
+
+def test_a_turn_that_is_read_is_parsed_once(tokenizer: Any) -> None:
+    renderer = create_renderer(tokenizer, CustomRendererConfig(import_path=PATH))
+    asked = read_by(renderer)
     renderer.parse_response([57])
     assert asked == [[57]]
 
 
 def test_what_was_read_after_the_same_prompt_is_not_read_again(tokenizer: Any) -> None:
     renderer = create_renderer(tokenizer, CustomRendererConfig(import_path=PATH, thinking_retention="all"))
-    asked: list[list[int]] = []
-
-    def parse(ids: list[int], **_: Any) -> ParsedResponse:
-        asked.append(ids)
-        return ParsedResponse(content="Sunny.")
-
-    renderer._reader = type("Reader", (), {"parse_response": staticmethod(parse)})()
+    asked = read_by(renderer)
     prompt = renderer.render_ids([QUESTION], add_generation_prompt=True)
     first = renderer.bridge_to_next_turn(prompt, [57, 1517], [NEXT])
     renderer.parse_response([57, 1517], prompt_ids=prompt).content = "Rainy."

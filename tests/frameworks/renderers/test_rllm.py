@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 from renderers import DefaultRendererConfig, create_renderer
 
-from tests.frameworks.renderers.models import NAMES, OWN, QUESTION, SYSTEM, TOOLS, Case, Model, case_of, model
+from tests.frameworks.renderers.models import NAMES, OWN, QUESTION, SYSTEM, Model, case_of, model, taken
 from tests.frameworks.renderers.refused import REFUSED
 from tests.frameworks.renderers.rllm import Session
 
 SHAPES = ("tool", "user", "two tools", "tool then user", "user after a cut turn", "user")
-
-
-def cases(one: Model) -> list[Case]:
-    """Return the cases that the family's template takes, with the tools in all if any has some."""
-    taken = [shape for shape in SHAPES if (one.name, shape) not in REFUSED]
-    tools = TOOLS if any("tool" in shape for shape in taken) else None
-    return [attrs.evolve(case_of(shape, one.name), tools=tools) for shape in taken]
 
 
 def session(one: Model) -> Session:
@@ -33,14 +25,15 @@ def session(one: Model) -> Session:
 def test_prompts_after_the_first_go_by_ids(name: str) -> None:
     one = model(name)
     talk, messages, kept = session(one), [SYSTEM, QUESTION], [0]
-    for case in cases(one):
+    cases = taken(name, SHAPES)
+    for case in cases:
         _, sampled = one.sampled([SYSTEM, QUESTION], case)
         prompt = talk.turn(messages, case.tools, sampled)
         assert prompt[: len(kept)] == kept or not talk.by_ids[-1]
         kept = [*prompt, *sampled]
         messages = [*messages, {**case.turn, "reasoning_content": ""}, *case.after]
-    written = talk.chat(messages, cases(one)[0].tools)
-    last = talk.turn(messages, cases(one)[0].tools, [1])
+    written = talk.chat(messages, cases[0].tools)
+    last = talk.turn(messages, cases[0].tools, [1])
     assert talk.by_ids == [False, *(True for shape in SHAPES if (name, shape) not in REFUSED)]
     tail = last[len(kept) :] if talk.by_ids[-1] else last
     assert tail == written[len(written) - len(tail) :]

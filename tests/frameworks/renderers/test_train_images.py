@@ -15,8 +15,9 @@ from verifiers.v1.types import SamplingConfig, SystemMessage, UserMessage
 
 from tests.frameworks.renderers.models import PATH
 from tests.frameworks.renderers.server import Generating, scripted, serving
-from tests.frameworks.renderers.test_images import drawn, processor, url
+from tests.frameworks.renderers.test_images import processor, url
 from tests.frameworks.renderers.test_train_client import path_to
+from tests.processors.shapes import drawn
 
 REPLIES = ("I see.", "Yes.", "No, a", "Two.")
 CUT = 2

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from tito_io.embedded import Sampler, SamplingSettings, generate
+from tests.frameworks.sampler import Engine
 from tito_io.integrations.slime import BridgeSessions
 
 
@@ -44,13 +44,12 @@ class Manager:
 
 
 class BaseAdapter:
-    """slime's adapter without HTTP."""
+    """slime's adapter without HTTP; each session has an engine of its own."""
 
-    def __init__(self, *, tokenizer: Any, sglang_url: str, most: int = 200) -> None:
+    def __init__(self, *, tokenizer: Any, sglang_url: str) -> None:
         assert sglang_url
         self.tokenizer = tokenizer
         self.manager = Manager()
-        self.most = most
         self.shut: list[str] = []
 
     def _session_id(self, request: Any, body: Mapping[str, Any]) -> str:
@@ -61,15 +60,15 @@ class BaseAdapter:
         assert wait_timeout
         self.shut.append(sid)
 
-    async def turn(self, sid: str, messages: Sequence[Any], tools: Any = None) -> tuple[TurnRecord, Any]:
+    async def turn(self, sid: str, messages: Sequence[Any], engine: Engine) -> tuple[TurnRecord, Any]:
         """Take one turn; return it, and the assistant message that a client gets."""
         sid = self._session_id(object(), {"user": sid})
         encoded = self.tokenizer.apply_chat_template(
-            messages, tools=tools, tokenize=True, add_generation_prompt=True
+            messages, tools=None, tokenize=True, add_generation_prompt=True
         )
         has_fields = hasattr(encoded, "__getitem__") and "input_ids" in encoded
         prompt_ids = list(encoded["input_ids"] if has_fields else encoded)
-        reply = generate(Sampler(int(sid)), prompt_ids, SamplingSettings(max_tokens=self.most))
+        reply = engine.sample(prompt_ids)
         turn = TurnRecord(prompt_ids, list(reply.ids), reply.finish_reason)
         text = self.tokenizer.decode(turn.output_ids, skip_special_tokens=False).strip()
         message = {"role": "assistant", "content": text}

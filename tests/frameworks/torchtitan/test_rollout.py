@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import attrs
 import pytest
 from torchtitan.experiments.rl.renderer import RendererConfig
 from torchtitan.experiments.rl.rollout import RolloutStatus
@@ -20,10 +19,9 @@ from tests.frameworks.renderers.models import (
     QUESTION,
     SYSTEM,
     TOOLS,
-    Case,
     Model,
-    case_of,
     model,
+    taken,
 )
 from tests.frameworks.renderers.refused import REFUSED
 from tests.frameworks.torchtitan.rollout import Script, StitchedRendererConfig, group, training_samples
@@ -38,19 +36,12 @@ WITH_TOOLS = ("glm4.5", "llama3", "nemotron3", "qwen3", "qwen3.5")
 """Families whose renderer by hand writes a first prompt with tools as the template does."""
 
 
-def cases(one: Model, shapes: Sequence[str]) -> list[Case]:
-    """Return those cases that the family's template takes, with the tools in all if any has some."""
-    taken = [shape for shape in shapes if (one.name, shape) not in REFUSED]
-    tools = TOOLS if any("tool" in shape for shape in taken) else None
-    return [attrs.evolve(case_of(shape, one.name), tools=tools) for shape in taken]
-
-
 def script(one: Model, shapes: Sequence[str] = SHAPES, *, plain: bool = False) -> Script:
     """Return a rollout of these cases; with `plain`, tools and results are like those in torchtitan."""
-    taken = cases(one, shapes)
-    replies = [one.sampled([SYSTEM, QUESTION], case)[1] for case in taken]
-    tools = [] if taken[0].tools is None else FLAT if plain else TOOLS
-    answers = [[without_id(message) if plain else message for message in case.after] for case in taken]
+    cases = taken(one.name, shapes)
+    replies = [one.sampled([SYSTEM, QUESTION], case)[1] for case in cases]
+    tools = [] if cases[0].tools is None else FLAT if plain else TOOLS
+    answers = [[without_id(message) if plain else message for message in case.after] for case in cases]
     return Script([SYSTEM, QUESTION], tools, [*replies, replies[-1]], answers)
 
 
@@ -75,7 +66,7 @@ def rolled(given: Script, renderer: Any) -> Any:
 def tails(one: Model, given: Script) -> Iterator[list[int]]:
     """Yield what the template writes of all messages before each turn but the first."""
     messages = list(given.prompt)
-    for case, answer in zip(cases(one, SHAPES), given.answers, strict=True):
+    for case, answer in zip(taken(one.name, SHAPES), given.answers, strict=True):
         messages += [{**case.turn, "reasoning_content": ""}, *answer]
         yield one.renderer().render_ids(messages, tools=given.tools, add_generation_prompt=True)
 
@@ -147,7 +138,7 @@ def test_calls_that_torchtitan_parsed_are_rendered_again() -> None:
     rollout, _ = rolled(given, renderer)
     assert rollout.status is RolloutStatus.COMPLETED
     assert dict(renderer.prompts.built) == {"ids": 1, "rendered": 1}
-    calling, answer = (case.turn for case in cases(one, ("tool", "user")))
+    calling, answer = (case.turn for case in taken(one.name, ("tool", "user")))
     calling = {**calling, "tool_calls": [{**calling["tool_calls"][0], "id": "call0"}]}
     messages = [*given.prompt, calling, *given.answers[0], answer, *given.answers[1]]
     written = one.renderer().render_ids(messages, tools=TOOLS, add_generation_prompt=True)

@@ -32,7 +32,11 @@ RESPONSE = {
 
 def own(folder: Path) -> Model:
     """Return the small family of this project, which needs no download and no data."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(write_family(folder / "model"))
+    return of(AutoTokenizer.from_pretrained(write_family(folder / "model")))
+
+
+def of(tokenizer: Any) -> Model:
+    """Return the model of that family's tokenizer."""
     call = '<tool_call>\n{"name": "multiply", "arguments": {"a": {a}, "b": {b}}}\n</tool_call><|done|>'
 
     def parse(ids: list[int], _: list[int]) -> dict[str, Any]:

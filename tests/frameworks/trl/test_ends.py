@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tito_core import InputError
-from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.trl import ToolRollout
 
 from .families import RESPONSE, own
@@ -35,16 +34,27 @@ def roles(row: Any) -> list[str]:
     return [message["role"] for message in row["rollout_messages"]]
 
 
-def test_an_answer_ends_a_rollout(model: Model, tmp_path: Path) -> None:
-    row, _, _ = rows(model, [model.calling(3, 4), model.answering()], tmp_path)
-    assert (row["rollout_end"], roles(row)) == ("answer", ["assistant", "tool", "assistant"])
-    assert row["rollout_messages"][-1]["content"] == "48"
+SPOKEN, CALLED = ["assistant"], ["assistant", "tool"]
+ENDS: list[tuple[str, list[Any], dict[str, int], list[str]]] = [
+    ("answer", [(3, 4), "48"], {}, [*CALLED, *SPOKEN]),
+    ("length", ["4848"], {"max_completion_length": 3}, SPOKEN),
+    ("turns", [(n, 2) for n in range(2, 6)], {"max_tool_calling_iterations": 2}, [*CALLED, *CALLED, *SPOKEN]),
+]
 
 
-def test_a_turn_that_is_cut_ends_a_rollout(model: Model, tmp_path: Path) -> None:
-    row, _, seen = rows(model, [model.answering("4848")], tmp_path, max_completion_length=3)
-    assert row["rollout_end"] == "length"
-    assert seen.sampled()[0] == row["completion_ids"] == model.answering("4848")[:3]
+@pytest.mark.parametrize(("end", "said", "limits", "expected"), ENDS, ids=[end for end, *_ in ENDS])
+def test_a_rollout_ends_for_a_reason(
+    model: Model, tmp_path: Path, end: str, said: list[Any], limits: Any, expected: list[str]
+) -> None:
+    replies = [model.answering(one) if isinstance(one, str) else model.calling(*one) for one in said]
+    row, engine, seen = rows(model, replies, tmp_path, **limits)
+    assert (row["rollout_end"], roles(row)) == (end, expected)
+    turns = expected.count("assistant")
+    assert [len(prompts) for prompts in engine.prompts] == [turns] * 2
+    sampled = list(chain(*replies[:turns]))
+    assert seen.sampled()[0] == sampled[: limits.get("max_completion_length")]
+    if end == "answer":
+        assert row["rollout_messages"][-1]["content"] == "48"
 
 
 def test_ids_after_the_limit_are_cut_from_later_turns(model: Model, tmp_path: Path) -> None:
@@ -103,14 +113,6 @@ def test_a_model_may_have_no_limit_of_its_own(
     assert ToolRollout([multiply], parse=model.parse)([[QUESTION]], trainer)["rollout_end"] == ["length"]
 
 
-def test_turns_are_limited(model: Model, tmp_path: Path) -> None:
-    replies = [model.calling(n, 2) for n in range(2, 6)]
-    row, engine, _ = rows(model, replies, tmp_path, max_tool_calling_iterations=2)
-    assert row["rollout_end"] == "turns"
-    assert [len(prompts) for prompts in engine.prompts] == [3, 3]
-    assert roles(row) == ["assistant", "tool", "assistant", "tool", "assistant"]
-
-
 def test_a_reply_that_cannot_be_parsed_is_text(model: Model, tmp_path: Path) -> None:
     broken = model.calling(3, 4)
     broken[-6] = broken[-7]
@@ -146,21 +148,6 @@ def test_a_refusal_ends_a_rollout(model: Model, tmp_path: Path) -> None:
     assert seen.sampled() == [model.calling(3, 4), model.answering()]
     assert rollout.refused == {"TEMPLATE_REFUSED": 1}
     assert rollout.built == 0
-
-
-def test_a_refusal_may_raise(model: Model, tmp_path: Path) -> None:
-    without_results(model)
-    engine = Engine([[model.calling(3, 4)]] * 2, model.tokenizer.pad_token_id)
-    rollout = ToolRollout([multiply], parse=model.parse, on_refusal="raise")
-    with pytest.raises(RefusedError, match="TEMPLATE_REFUSED"):
-        train(model, engine, tmp_path, rollout_func=rollout)
-
-
-def test_a_fresh_render_is_not_offered() -> None:
-    with pytest.raises(
-        InputError, match="on_refusal is 'rerender': give 'end' or 'raise'; the ids of a fresh"
-    ):
-        ToolRollout(on_refusal="rerender")  # type: ignore[arg-type]  # what a caller may get wrong
 
 
 def test_without_tools_there_is_one_turn(model: Model, tmp_path: Path) -> None:

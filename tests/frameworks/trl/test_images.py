@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from trl import GRPOTrainer
 from trl.data_utils import prepare_multimodal_messages
 
 from tests.processors.kinds import KINDS, processor_of
-from tests.processors.shapes import SIZES, picture
+from tests.processors.shapes import SIZES, drawn
 from tito_core import InputError, Reason, Refusal
 from tito_io.families import TokenizerFamily
 from tito_io.integrations.next_prompts import NextPrompts, RefusedError
@@ -25,8 +23,9 @@ from tito_io.integrations.trl import ToolRollout
 from tito_io.integrations.trl_images import ImagePrompts
 
 from .families import own
-from .training import Engine, Trained, _options, _watched, multiply, spelled
+from .training import Engine, Trained, multiply, spelled, trainer_of
 from .training import made as of_text
+from .training import trained as train_on
 
 TOOLS = "{% for tool in tools or [] %}<tool>{{ tool.function.name }}</tool>{% endfor %}"
 CALL = "\n<call>multiply</call><|im_end|>"
@@ -52,12 +51,6 @@ def parse(ids: list[int], _: list[int]) -> dict[str, Any]:
             {"function": {"name": call.removesuffix("</call>"), "arguments": {"a": 3, "b": 4}}}
         ]
     return found
-
-
-def drawn(name: str) -> Any:
-    image = picture(SIZES[name])
-    image.putpixel((0, 0), (list(SIZES).index(name), 0, 0))
-    return image
 
 
 def network() -> Any:
@@ -110,36 +103,18 @@ def rows(*names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def made(folder: Path, data: list[dict[str, Any]], rollout: Any, **given: Any) -> Trained:
-    seen = Trained(None)
-
-    def reward(completions: list[Any], **columns: Any) -> list[float]:
-        seen.rewarded.append({"completions": completions, **columns})
-        return [float(number) for number in range(len(completions))]
-
-    seen.trainer = GRPOTrainer(
-        model=network(),
-        reward_funcs=reward,
-        args=_options(folder, 1, {"shuffle_dataset": False, **given}),
-        train_dataset=Dataset.from_list(data),
-        processing_class=processor(),
-        rollout_func=rollout,
-    )
-    return seen
+    options = {"shuffle_dataset": False, **given}
+    return trainer_of(network(), processor(), data, folder, rollout_func=rollout, **options)
 
 
 def trained(folder: Path, data: list[dict[str, Any]], replies: Any, **given: Any) -> Any:
     """Train a step on what an engine samples; return what was seen, the engine and the rollout function."""
     engine = Watching(replies, processor().tokenizer.pad_token_id)
     rollout = ToolRollout(given.pop("functions", [multiply]), parse=parse, **given.pop("options", {}))
-    given_scored = given.pop("scored", [])
+    scored = given.pop("scored", [])
     seen = made(folder, data, rollout, **given)
-    before = {name: value.detach().clone() for name, value in seen.trainer.model.named_parameters()}
-    _keep(seen.trainer.model, given_scored)
-    _watched(seen, engine)
-    seen.trainer.train()
-    after = seen.trainer.model.named_parameters()
-    seen.changed = sum(not torch.equal(before[name], value) for name, value in after)
-    return seen, engine, rollout
+    _keep(seen.trainer.model, scored)
+    return train_on(seen, engine), engine, rollout
 
 
 def _keep(model: Any, scored: list[dict[str, Any]]) -> None:

@@ -43,13 +43,6 @@ def test_a_training_step_uses_exactly_the_sampled_ids(model: Model, tmp_path: Pa
     assert (rollout.built, rollout.refused) == (3, {})
 
 
-def test_the_first_prompt_is_what_the_trainer_renders(model: Model, tmp_path: Path) -> None:
-    engine = Engine([[model.answering()]] * 2, model.tokenizer.pad_token_id)
-    train(model, engine, tmp_path, rollout_func=ToolRollout([multiply], parse=model.parse))
-    rendered = model.tokenizer.apply_chat_template([QUESTION], tools=[multiply], add_generation_prompt=True)
-    assert engine.prompts == [[rendered["input_ids"]]] * 2
-
-
 def test_tool_results_stand_in_the_prompt_as_the_template_writes_them(model: Model, tmp_path: Path) -> None:
     engine = Engine([[model.calling(3, 4), model.answering()]] * 2, model.tokenizer.pad_token_id)
     seen = train(model, engine, tmp_path, rollout_func=ToolRollout([multiply], parse=model.parse))

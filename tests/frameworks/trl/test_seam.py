@@ -11,15 +11,11 @@ from trl.chat_template_utils import add_response_schema, parse_response
 from trl.data_utils import prepare_multimodal_messages
 
 from tito_io.integrations.framework import FrameworkError
-from tito_io.integrations.trl import FRAMEWORK, ToolRollout
+from tito_io.integrations.trl import ToolRollout
 
 
 def parameters(function: Any) -> list[str]:
     return list(signature(function).parameters)
-
-
-def test_this_version_of_trl_is_a_tested_one() -> None:
-    assert FRAMEWORK.require().startswith("1.16.")
 
 
 def test_the_trainer_takes_a_rollout_function_and_samples_single_turns() -> None:

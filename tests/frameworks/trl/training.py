@@ -154,6 +154,14 @@ def made(model: Model, folder: Path, *, steps: int = 1, **given: Any) -> Trained
     network = Qwen3ForCausalLM(config)
     network.generation_config.eos_token_id = list(model.stops)
     network.generation_config.pad_token_id = model.tokenizer.pad_token_id
+    rows = [{"prompt": [QUESTION]}] * 2 * steps
+    return trainer_of(network, model.tokenizer, rows, folder, steps=steps, **given)
+
+
+def trainer_of(
+    network: Any, processing_class: Any, rows: list[Any], folder: Path, *, steps: int = 1, **given: Any
+) -> Trained:
+    """Make a trainer of a network on rows of a data set."""
     named = {name: given.pop(name) for name in ("rollout_func", "tools") if name in given}
     seen = Trained(None)
 
@@ -165,8 +173,8 @@ def made(model: Model, folder: Path, *, steps: int = 1, **given: Any) -> Trained
         model=network,
         reward_funcs=reward,
         args=_options(folder, steps, given),
-        train_dataset=Dataset.from_list([{"prompt": [QUESTION]}] * 2 * steps),
-        processing_class=model.tokenizer,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=processing_class,
         **named,
     )
     return seen
@@ -174,7 +182,11 @@ def made(model: Model, folder: Path, *, steps: int = 1, **given: Any) -> Trained
 
 def train(model: Model, engine: Engine, folder: Path, **given: Any) -> Trained:
     """Train on what the engine samples; the other arguments are those of `made`."""
-    seen = made(model, folder, **given)
+    return trained(made(model, folder, **given), engine)
+
+
+def trained(seen: Trained, engine: Engine) -> Trained:
+    """Train on what the engine samples."""
     network = seen.trainer.model
     _watched(seen, engine)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}

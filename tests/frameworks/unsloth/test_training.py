@@ -27,7 +27,9 @@ def test_the_page_about_trl_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_tests_of_trl_pass() -> None:
-    done = inside(Path(sys.executable), "trl", "-p", "unsloth", "tests/frameworks/trl")
+    done = inside(
+        Path(sys.executable), "trl", "-p", "unsloth", "tests/frameworks/trl", "tests/frameworks/laws"
+    )
     assert done.returncode == 0, done.stdout[-8000:]
     assert " passed" in done.stdout
 

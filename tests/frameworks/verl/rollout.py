@@ -38,11 +38,13 @@ class Rollout:
         ids: list[int] = self.builder.build_initial_tokens(self.messages, tools=self.tools, **shown)
         return ids
 
-    def sample(self, ids: Sequence[int], turn: dict[str, Any]) -> None:
+    def sample(
+        self, ids: Sequence[int], turn: dict[str, Any], logprobs: Sequence[float] | None = None
+    ) -> None:
         """Append a turn."""
         self.sampled += [(len(self.ids) + at, one) for at, one in enumerate(ids)]
         merged = self.builder.merge_assistant_tokens(self.ids, list(ids))
-        self._align(merged, assistant_logprobs=[-1.0] * len(ids))
+        self._align(merged, assistant_logprobs=list(logprobs or [-1.0] * len(ids)))
         self.messages = [*self.messages, turn]
 
     def answer(self, *new: dict[str, Any]) -> Any:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from tests.frameworks.verl.rollout import Rollout
 from tito_core import InputError, OddStop, Policy
 from tito_core.policy import Truncated
 from tito_core.seams.seam import common_prefix
-from tito_io.embedded import write_family
-from tito_io.integrations import framework, verl
-from tito_io.integrations.framework import FrameworkError
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.shared_prompts import SharedPrompts
 from tito_io.integrations.verl import TitoContinuousTokenBuilder
@@ -25,7 +19,6 @@ HELLO = {"role": "user", "content": "Hello."}
 TURN = {"role": "assistant", "content": "Z"}
 AGAIN = {"role": "user", "content": "And in Rome?"}
 WORD, STOP, NEWLINE = 57, 1517, 198
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": {}}}
 CALL = {"type": "function", "function": {"name": "weather", "arguments": {}}}
 CALLING = {"role": "assistant", "content": "Z", "tool_calls": [CALL]}
 RESULT = {"role": "tool", "content": "sun"}
@@ -33,12 +26,7 @@ NO_CUT_TURNS = Policy(truncated=Truncated.REFUSE)
 IMAGE = {"role": "user", "content": [{"type": "image", "image": "cat.png"}]}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def builder(tokenizer: Any) -> Any:
     return TitoContinuousTokenBuilder(tokenizer)
 
@@ -69,21 +57,6 @@ def test_a_replaced_stop_is_a_removed_id(tokenizer: Any) -> None:
     assert (found.removed_prefix_token_count, found.inserted_token_ids) == (1, [STOP, NEWLINE])
     prompt = len(tokenizer.apply_chat_template([HELLO], add_generation_prompt=True, return_dict=False))
     assert found.token_ids[prompt : prompt + 3] == [WORD, STOP, NEWLINE]
-
-
-def test_the_mask_is_the_sampled_ids_over_many_turns(builder: Any) -> None:
-    rollout = Rollout(builder, [HELLO], tools=[TOOL])
-    for sampled, turn, new in (
-        ([WORD, STOP], CALLING, [RESULT]),
-        ([WORD, WORD], CALLING, [RESULT]),  # cut
-        ([STOP], {**TURN, "content": ""}, [AGAIN]),
-        ([WORD, STOP], {**CALLING, "tool_calls": [CALL, CALL]}, [RESULT, RESULT, AGAIN]),
-    ):
-        rollout.sample(sampled, dict(turn))
-        rollout.answer(*new)
-        assert rollout.trained() == rollout.sampled
-    assert len(rollout.sampled) == 7
-    assert [bool(one) for one in rollout.logprobs] == [bool(one) for one in rollout.mask]
 
 
 def test_the_content_may_have_the_text_of_the_stop(builder: Any, tokenizer: Any) -> None:
@@ -130,14 +103,6 @@ def test_template_arguments_of_verls_configuration_are_used(tokenizer: Any) -> N
     assert merged(found, WORD, STOP).appended_token_count > 0
 
 
-def test_threads_get_what_one_gets(tokenizer: Any) -> None:
-    builder = TitoContinuousTokenBuilder(tokenizer, shared=SharedPrompts())
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: merged(builder, WORD, STOP), range(40)))
-    assert all(one == found[0] for one in found)
-    assert builder.shared.built == {"ids": 40}
-
-
 def test_builders_of_one_tokenizer_share_what_was_asked(tokenizer: Any) -> None:
     shared = SharedPrompts()
     one, other = (TitoContinuousTokenBuilder(tokenizer, shared=shared) for _ in range(2))
@@ -147,13 +112,6 @@ def test_builders_of_one_tokenizer_share_what_was_asked(tokenizer: Any) -> None:
 
 
 # Refusals
-
-
-def test_a_refusal_is_an_error_that_names_the_reason(tokenizer: Any) -> None:
-    shared = SharedPrompts(policy=NO_CUT_TURNS)
-    with pytest.raises(RefusedError, match="TRUNCATED"):
-        merged(TitoContinuousTokenBuilder(tokenizer, shared=shared), WORD)
-    assert shared.refused == {"TRUNCATED": 1}
 
 
 def test_a_fresh_render_trains_only_what_it_shares(tokenizer: Any) -> None:
@@ -186,23 +144,3 @@ def test_images_are_an_error_whatever_the_choice(tokenizer: Any) -> None:
         with pytest.raises(RefusedError, match="MULTIMODAL"):
             merged(TitoContinuousTokenBuilder(tokenizer, shared=shared), WORD, STOP, new=IMAGE)
         assert shared.refused == {"MULTIMODAL": 1}
-
-
-def test_a_choice_that_verl_cannot_do_is_named() -> None:
-    with pytest.raises(InputError, match="on_refusal is 'end': give 'raise' or 'rerender'"):
-        SharedPrompts(on_refusal="end")  # type: ignore[arg-type]  # what a caller may get wrong
-
-
-def test_a_tokenizer_without_a_template_is_named(tmp_path: Path) -> None:
-    bare = AutoTokenizer.from_pretrained(write_family(tmp_path / "model"))
-    bare.chat_template = None
-    with pytest.raises(InputError, match="has no chat template: set its chat_template"):
-        TitoContinuousTokenBuilder(bare)
-
-
-def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework, "version", lambda _: "0.8.0")
-    with pytest.raises(
-        FrameworkError, match=r"verl is 0\.8\.0: this integration is tested with >=0\.9,<0\.10"
-    ):
-        importlib.reload(verl)

@@ -15,7 +15,7 @@ from verl.utils.tokenizer.continuous_token import (
 
 from tests.frameworks.verl.rollout import Rollout
 from tests.processors.kinds import KINDS, processor_of
-from tests.processors.shapes import SHAPES, SIZES, Turn, names, picture, showing, whole
+from tests.processors.shapes import SHAPES, Turn, drawn, names, showing, shown, whole
 from tito_core import InputError
 from tito_core.media.expansion import collapse
 from tito_io.integrations.next_prompts import RefusedError
@@ -26,26 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 KINDS_HERE = ("qwen3-vl", "llava", "mllama")
 TYPES = {"qwen3-vl": "qwen3_vl"}
 """The model types that verl knows; it has a default for others."""
-
-
-def drawn(name: str) -> Any:
-    image = picture(SIZES[name])
-    image.putpixel((0, 0), (list(SIZES).index(name), 0, 0))
-    return image
-
-
-def shown(messages: Sequence[Any], key: str = "image") -> list[Any]:
-    """Return messages as verl's data set and its tool loop make them."""
-    return [
-        {
-            **message,
-            "content": [
-                {"type": "image", key: drawn(part["uuid"])} if "uuid" in part else part
-                for part in message["content"]
-            ],
-        }
-        for message in messages
-    ]
 
 
 @cache

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 from verl.utils.tokenizer import continuous_token_wiring as wiring
 
 from tito_core import InputError
-from tito_io.embedded import write_family
 from tito_io.integrations import verl
 from tito_io.integrations.framework import FrameworkError
 from tito_io.integrations.verl import TitoContinuousTokenBuilder, TitoImages, install
@@ -24,11 +22,6 @@ IMAGES = {"vldefault", "qwenvl", "qwen25vl", "qwen3vl", "gemma4vl", "kimivl", "g
 """Families with a processor."""
 KEPT = {"minimaxvl", "deepseekvl2", "deepseekv4"}
 """Families whose prompts Python code writes or changes."""
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return AutoTokenizer.from_pretrained(write_family(tmp_path_factory.mktemp("family") / "model"))
 
 
 @pytest.fixture(autouse=True)
