@@ -11,6 +11,7 @@ except ModuleNotFoundError as error:
 from .folder import FolderError
 from .image_tokens import image_placeholder
 from .images import ExpandedPrompt, WithImages
+from .rendering import Rendering
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
@@ -19,6 +20,7 @@ __all__ = [
     "ExpandedPrompt",
     "Family",
     "FolderError",
+    "Rendering",
     "StoredProfile",
     "TokenizerBound",
     "TokenizerFamily",
