@@ -243,12 +243,12 @@ class RenderingFamily(ABC, Generic[F]):
             self._kept.clear()
         return self._kept.setdefault(args.name, Rendering(args, self._bind(args), self.stop_ids))
 
-    def tokenize_fn(self, **rendering: Any) -> F:
+    def tokenize_fn(self, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> F:
         """Return the `tito_core.TokenizeFn` of a rendering; the arguments are those of `rendering`.
 
         Equal arguments give the same function.
         """
-        return self.rendering(**rendering).tokenize_fn
+        return self.rendering(tools=tools, documents=documents, **template_args).tokenize_fn
 
     def suffix(self, **rendering: Any) -> tuple[int, ...]:
         """Return the ids that close an assistant turn: `tito_core.suffix_ids`, asked once per rendering.
