@@ -37,7 +37,6 @@ LEFT_OUT = {
     "tests/io/samples/test_progress.py": "commands that are interrupted",
     "tests/io/serve/test_command.py": "gateways that are started as commands",
     "tests/io/serve/test_connections.py": "clients that leave at each moment",
-    "tests/io/serve/test_crash.py": "gateways that are killed",
     "tests/io/serve/test_load.py": "many sessions at once",
     "tests/io/serve/test_recovery.py": "gateways that are killed",
     "tests/io/serve/test_server.py": "gateways that are started as commands",

@@ -272,7 +272,7 @@ async def test_kills_of_the_gateway_change_no_id_that_a_client_received(place: P
                 agent.name = agent.name or await opened(http)
                 async with anyio.create_task_group() as group:
                     group.start_soon(until_killed, agent, http)
-                    await grown([agent], 5)
+                    await grown(agent, 5)
                     await anyio.sleep(0.02)
                     process.kill()
     with started(*options(place.engine, place.proxy, tmp_path / "sessions.db")) as process:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,10 +30,13 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.vllm import VLLM
 from tito_io.serve.app import app
+from tito_io.serve.commit import Commit
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
-from tito_io.serve.store import Store
-from tito_io.serve.stores import MemoryStore
+from tito_io.serve.refusals import GatewayLimits
+from tito_io.serve.session import Session
+from tito_io.serve.store import MemoryStore, Store
 
+CHAT = "/v1/chat/completions"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]
 
 
@@ -97,23 +101,37 @@ class Scripted(Engine):
     most: int = 0
     """The most turns that were sampled at once."""
     asked: list[tuple[str, list[Any], Sampling]] = attrs.field(factory=list)
+    renderings: list[Rendering | None] = attrs.field(factory=list)
+    """What the turns were to be rendered with."""
+    rendered: int = 0
+    """How many prompts it rendered."""
     cancelled: int = 0
     each: Callable[[int], str] | None = None
+    told: Mapping[str, Any] = attrs.field(factory=dict)
+    """What else its replies say: fields of `Reply`."""
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> list[int]:
+        self.rendered += 1
         if not self.renders:
             raise TemplateRefused("no")
         await anyio.lowlevel.checkpoint()
+        return self.ids(messages, rendering, add_generation_prompt=add_generation_prompt)
+
+    def ids(
+        self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
+    ) -> list[int]:
+        """Return the ids of a prompt."""
         tools = [3, len(rendering.tools)] if rendering.tools else []
         return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
 
     async def sample(self, request: SampleRequest) -> Reply:
         sampling, ids = request.sampling, request.ids
+        self.renderings.append(request.rendering)
         if request.messages is not None:
             self.asked.append(("messages", list(request.messages), sampling))
-            ids = await self.render(request.messages, request.rendered_with, add_generation_prompt=True)
+            ids = self.ids(request.messages, request.rendered_with, add_generation_prompt=True)
         else:
             ModelLimits(max_model_len=self.room).room(len(ids or ()), sampling.max_tokens)
             self.asked.append(("ids", list(ids or ()), sampling))
@@ -124,6 +142,17 @@ class Scripted(Engine):
 
     async def aclose(self) -> None:
         self.name = "closed"
+
+    async def runs(self, turns: int = 1) -> None:
+        """Return once so many turns are sampled."""
+        with anyio.fail_after(20):
+            while self.running < turns:  # noqa: ASYNC110  # an engine tells nobody
+                await anyio.sleep(0.001)
+
+    def go_on(self) -> None:
+        """Let turns that are held go on."""
+        assert self.held is not None
+        self.held.set()
 
     async def _reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
         self.running += 1
@@ -156,7 +185,7 @@ class Scripted(Engine):
         ids = (start, start + 1) if self.finish == "length" else (start, start + 1, 2)
         self.sampled += 2
         text = self.text if self.each is None else self.each(self.sampled)
-        return Reply(
+        reply = Reply(
             prompt_ids=tuple(prompt),
             completion_ids=ids,
             logprobs=(-0.5,) * len(ids),
@@ -167,6 +196,7 @@ class Scripted(Engine):
             usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(ids) * n),
             raw={},
         )
+        return attrs.evolve(reply, **self.told)
 
 
 class Reporting(Scripted):
@@ -190,6 +220,46 @@ class Reporting(Scripted):
         )
 
 
+Hook = Callable[..., Awaitable[Any]]
+CALLS = [
+    name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "shared", "clock")
+]
+
+
+class Watched(MemoryStore):
+    """A store in memory that counts its calls, and awaits something before or after some of them."""
+
+    def __init__(
+        self, *, before: Mapping[str, Hook] | None = None, after: Mapping[str, Hook] | None = None
+    ) -> None:
+        super().__init__()
+        self.calls = Counter[str]()
+        self.before, self.after = dict(before or {}), dict(after or {})
+        for name in CALLS:
+            setattr(self, name, self._watched(name, getattr(self, name)))
+
+    def _watched(self, name: str, call: Hook) -> Hook:
+        async def watched(*args: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            if name in self.before:
+                await self.before[name](*args)
+            found = await call(*args, **options)
+            if name in self.after:
+                await self.after[name](*args)
+            return found
+
+        return watched
+
+
+def failing(error: Exception) -> Hook:
+    """Return a call that fails."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
 def scripted_gateway(
     engine: Scripted, store: Store | None = None, choices: GatewayOptions | None = None, **options: Any
 ) -> Gateway:
@@ -203,6 +273,93 @@ async def client(gateway: Gateway, **options: Any) -> AsyncIterator[httpx2.Async
     transport = httpx2.ASGITransport(app(gateway), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://gateway", **options) as opened:
         yield opened
+
+
+@attrs.frozen
+class Talk:
+    """A session of a gateway, and a client that talks in it."""
+
+    gateway: Gateway
+    http: httpx2.AsyncClient
+    name: str
+
+    @property
+    def engine(self) -> Any:
+        """The engine behind the gateway."""
+        return self.gateway.turns.engine
+
+    @property
+    def metrics(self) -> str:
+        """What the gateway has counted."""
+        return self.gateway.metrics.text().decode()
+
+    async def chat(self, messages: Sequence[Any], **more: Any) -> Any:
+        """Send a chat that is answered; return the answer."""
+        return await chat(self.http, self.name, messages, **more)
+
+    async def said(self, messages: Sequence[Any], **more: Any) -> Any:
+        """Send a chat that is answered; return the answer's message."""
+        return (await self.chat(messages, **more))["choices"][0]["message"]
+
+    async def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx2.Response:
+        """Send JSON, or bytes as they are, to a route of the session, whatever the answer."""
+        sent: Any = {"content" if isinstance(body, bytes) else "json": body}
+        return await self.http.post(f"/sessions/{self.name}{path}", **sent, **more)
+
+    async def get(self, path: str = "", **more: Any) -> httpx2.Response:
+        """Get a route of the session."""
+        return await self.http.get(f"/sessions/{self.name}{path}", **more)
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        """Return the turns that the session shows."""
+        found: list[dict[str, Any]] = (await self.get()).json()["metadata"]["tree"]["nodes"]
+        return found
+
+    async def session(self) -> Session:
+        """Return the session as the gateway holds it."""
+        async with self.gateway.sessions.using(self.name) as session:
+            return session
+
+    def unload(self) -> None:
+        """Let all sessions go, so that they are read from the store."""
+        self.gateway.sessions._loaded.clear()
+
+    async def maintained(self) -> None:
+        """Let the gateway renew leases and look for idle sessions once."""
+        with anyio.move_on_after(0.05):
+            await self.gateway.sessions.maintain()
+
+    @property
+    def loaded(self) -> int:
+        """How many sessions are in memory."""
+        return int(self.metrics.partition("\ntito_sessions_loaded ")[2].partition(".")[0])
+
+    async def commits(self) -> list[Commit]:
+        """Return the session's turns."""
+        return list((await self.session()).commits.values())
+
+
+@asynccontextmanager
+async def talking(
+    gateway: Gateway | Scripted | None = None, *, socket: bool = False, **options: Any
+) -> AsyncIterator[Talk]:
+    """Open a session of a gateway, or of one in front of a scripted engine, with these options."""
+    if not isinstance(gateway, Gateway):
+        gateway = scripted_gateway(gateway or Scripted(), **options)
+    async with (socket_client if socket else client)(gateway) as http:
+        yield Talk(gateway, http, await opened(http))
+
+
+@asynccontextmanager
+async def socket_client(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
+    """Open a client of a gateway over a real socket."""
+    async with served(app(gateway)) as url, httpx2.AsyncClient(base_url=url) as http:
+        yield http
+
+
+def limited(**limits: Any) -> GatewayOptions:
+    """Return a gateway's options with these limits."""
+    return GatewayOptions(limits=GatewayLimits(**limits))
 
 
 async def opened(http: httpx2.AsyncClient, **body: Any) -> str:

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import anyio.to_thread
 import attrs
+import httpx2
 
 RUN = "from tito_io.serve.command import serve; serve()"
 
@@ -69,3 +72,16 @@ def started(
             process.kill()
         process.wait()
         process.stdout.close()
+
+
+@asynccontextmanager
+async def started_beside(*options: str, complaints: Path | None = None) -> AsyncIterator[tuple[Process, Any]]:
+    """Start a gateway while this process serves what it asks; yield it, and a client of it."""
+    begun = started(*options, complaints=complaints)
+    process = await anyio.to_thread.run_sync(begun.__enter__)
+    try:
+        async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+            yield process, http
+    finally:
+        process.kill()
+        begun.__exit__(None, None, None)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.io.engines.aborting_engine import AbortingEngine
-from tests.io.serve.gateway import client, opened
+from tests.io.serve.gateway import talking
 from tito_core.samples import make_rows
 from tito_io.engines.aborted_turns import OnAbort
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
@@ -26,12 +26,10 @@ def gateway(engine: AbortingEngine, on_abort: OnAbort) -> Gateway:
 
 async def answered(engine: AbortingEngine, on_abort: OnAbort, **more: Any) -> tuple[Any, Any]:
     """Return a chat's answer and the session's rows."""
-    served = gateway(engine, on_abort)
-    async with client(served) as http:
-        name = await opened(http)
+    async with talking(gateway(engine, on_abort)) as talk:
         body = {"messages": ASKED, "max_tokens": 12, **more}
-        answer = await http.post(ROUTE.format(name), json=body)
-        async with served.sessions.using(name) as session:
+        answer = await talk.http.post(ROUTE.format(talk.name), json=body)
+        async with talk.gateway.sessions.using(talk.name) as session:
             return answer, make_rows(session.forest).rows
 
 

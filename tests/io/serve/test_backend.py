@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.io.serve.gateway import Scripted, client, opened, scripted_gateway
+from tests.io.serve.gateway import talking
 from tito_io.serve.backend import Backend
 from tito_io.serve.refusals import RequestRefused
 
@@ -22,6 +22,10 @@ async def test_a_server_is_asked_at_its_root(address: str) -> None:
         seen.append(request)
         return httpx2.Response(200)
 
+    keyed = Backend.to(address, api_key="its-key", transport=httpx2.MockTransport(answer))
+    await keyed.forward("GET", "version", b"")
+    assert seen.pop().headers["authorization"] == "Bearer its-key"
+    await keyed.aclose()
     backend = Backend.to(address, transport=httpx2.MockTransport(answer))
     await backend.forward("POST", "tokenize", b'{"prompt": "x"}')
     await backend.forward("GET", "version", b"")
@@ -76,11 +80,10 @@ async def test_a_session_s_client_gets_the_engine_s_answer(kind: str | None, pas
         return httpx2.Response(418, content=b"{}", headers={} if kind is None else {"content-type": kind})
 
     backend = Backend.to("http://engine", transport=httpx2.MockTransport(answer))
-    async with client(scripted_gateway(Scripted(), backend=backend)) as http:
-        name = await opened(http)
-        found = await http.post(f"/sessions/{name}/tokenize", content=b"a body")
-        missing = await http.post(f"/sessions/{'0' * 32}/tokenize", content=b"a body")
-        taken = await http.put(f"/sessions/{name}/samples")
+    async with talking(backend=backend) as talk:
+        found = await talk.http.post(f"/sessions/{talk.name}/tokenize", content=b"a body")
+        missing = await talk.http.post(f"/sessions/{'0' * 32}/tokenize", content=b"a body")
+        taken = await talk.http.put(f"/sessions/{talk.name}/samples")
     assert (found.status_code, found.content) == (418, b"{}")
     assert found.headers["content-type"].partition(";")[0] == passed
     assert (missing.status_code, taken.status_code, seen) == (404, 405, [b"a body"])

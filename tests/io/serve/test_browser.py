@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.io.pages.browser import Page, check_layout, needs_browser, page
-from tests.io.serve.gateway import HELLO, chat, client, embedded_gateway, opened, served, user
+from tests.io.serve.gateway import HELLO, chat, embedded_gateway, served, talking, user
 from tito_core.ledger import Origin
 from tito_io.serve.app import app
 from tito_io.serve.view import LEGEND
@@ -72,10 +72,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     async def write(name: str) -> Path:
         take, turns = SESSIONS[name]
-        async with client(embedded_gateway()) as http:
-            session = await opened(http)
-            await take(http, session, turns)
-            answer = await http.get(f"/sessions/{session}/view")
+        async with talking(embedded_gateway()) as talk:
+            await take(talk.http, talk.name, turns)
+            answer = await talk.get("/view")
         path = folder / f"{turns}-{take.__name__}.html"
         path.write_bytes(answer.content)
         return path
@@ -148,14 +147,13 @@ def look(url: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_every_id_is_marked_by_who_wrote_it(tmp_path: Path) -> None:
-    gateway = embedded_gateway()
-    async with client(gateway) as http, served(app(gateway)) as url:
-        name, messages = await opened(http), [*HELLO[:-1], user(EVIL)]
+    async with talking(embedded_gateway()) as talk, served(app(talk.gateway)) as url:
+        name, messages = talk.name, [*HELLO[:-1], user(EVIL)]
         for _ in range(8):
-            message = (await chat(http, name, messages))["choices"][0]["message"]
+            message = (await chat(talk.http, name, messages))["choices"][0]["message"]
             messages = [*messages, message, user()]
         seen = await anyio.to_thread.run_sync(look, f"{url}/sessions/{name}/view", tmp_path)
-        async with gateway.sessions.using(name) as session:
+        async with talk.gateway.sessions.using(name) as session:
             first, *_, last = session.commits.values()
     assert seen["problems"] == []
     assert seen["title"] == f"Session {name}"

@@ -9,16 +9,7 @@ import pytest
 
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve import gateway as gateways
-from tests.io.serve.gateway import (
-    HELLO,
-    Scripted,
-    chat,
-    client,
-    embedded_gateway,
-    opened,
-    scripted_gateway,
-    user,
-)
+from tests.io.serve.gateway import HELLO, Scripted, chat, embedded_gateway, scripted_gateway, talking, user
 from tito_io.client.certificates import Certificates
 from tito_io.embedded import write_family
 from tito_io.families import Family
@@ -44,10 +35,10 @@ async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, **fields: A
 
     monkeypatch.setattr(type(guard), "tokenize_fn", counting)
     gateway.turns.sampler.renderer = guard.tokenize_fn
-    async with client(gateway) as http:
-        name, messages = await opened(http), list(HELLO)
+    async with talking(gateway) as talk:
+        name, messages = talk.name, list(HELLO)
         for _ in range(3):
-            answer = await chat(http, name, messages, max_tokens=20, **fields)
+            answer = await chat(talk.http, name, messages, max_tokens=20, **fields)
             messages = [*messages, answer["choices"][0]["message"], user()]
             counts.append(0)
     monkeypatch.undo()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import HELLO, Scripted, scripted_gateway, talking, user
 from tito_core import Forgiveness, InputError
 from tito_io.serve.client_noise import DEFAULT, NoiseFilter, NoiseRule, parse_rules
 from tito_io.serve.gateway import Gateway, GatewayOptions
 
+TEXT = {"type": "text", "text": "see"}
 BILLING = "x-anthropic-billing-header: cc_version=2; cch={};"
 
 
@@ -27,16 +27,73 @@ def marked(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": [part]}
 
 
+CALLED = {"role": "assistant", "tool_calls": [{"id": "a", "cache_control": {}}]}
+
+
+WITH_ARGUMENTS = {"id": "a", "function": {"name": "f", "arguments": {"cache_control": 1}}}
+
+
+SYSTEM = {"role": "system", "content": [{"type": "text", "text": "Be kind."}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "clean", "removed"),
+    [
+        ([billed(1, ""), user()], [user()], {"billing-header": 1}),
+        (
+            [{**SYSTEM, "content": [{"type": "text", "text": BILLING.format(1)}, *SYSTEM["content"]]}],
+            [SYSTEM],
+            {"billing-header": 1},
+        ),
+        ([marked("see")] * 2, [user([TEXT])] * 2, {"cache-control": 2}),
+        ([CALLED], [{"role": "assistant", "tool_calls": [{"id": "a"}]}], {"cache-control": 1}),
+        (
+            [{**CALLED, "tool_calls": [{**WITH_ARGUMENTS, "cache_control": {}}]}],
+            [{**CALLED, "tool_calls": [WITH_ARGUMENTS]}],
+            {"cache-control": 1},
+        ),
+        # What stays: noise in what users say, media, and parts that are texts alone.
+        *(
+            ([one], [one], {})
+            for one in (
+                user(BILLING.format(1)),
+                user([TEXT, {"type": "image_url", "image_url": {"url": "x"}}]),
+                {"role": "system", "content": ["Be kind.", TEXT]},
+            )
+        ),
+    ],
+)
+def test_noise_is_removed_and_counted_as_often_as_it_is_found(
+    messages: list[Any], clean: list[Any], removed: dict[str, int]
+) -> None:
+    found = NoiseFilter().clean(messages, [])
+    assert (list(found.messages), dict(found.removed)) == (clean, removed)
+
+
+def test_marks_on_tools_are_left_out() -> None:
+    tool = {"type": "function", "function": {"name": "f", "cache_control": {}}, "cache_control": {}}
+    found = NoiseFilter().clean([], [tool])
+    assert found.tools == [{"type": "function", "function": {"name": "f"}}]
+    assert dict(found.removed) == {"cache-control": 2}
+
+
+async def origins(engine: Scripted, choices: GatewayOptions, *said: Any) -> list[Any]:
+    """Take a turn, and one after these messages; return where the turns came from."""
+    async with talking(engine, choices=choices) as talk:
+        await talk.chat(HELLO)
+        await talk.chat([*HELLO, *said])
+        return [commit.origin for commit in await talk.commits()]
+
+
 async def routes(gateway: Gateway, prompts: list[list[Any]], **more: Any) -> list[str]:
     """Send prompts in which each `None` stands for what the model said last; return the turns' routes."""
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(gateway) as talk:
         said: list[Any] = []
         for prompt in prompts:
             answers = iter(said)
             messages = [next(answers) if one is None else one for one in prompt]
-            said.append((await chat(http, name, messages, **more))["choices"][0]["message"])
-        async with gateway.sessions.using(name) as session:
+            said.append(await talk.said(messages, **more))
+        async with gateway.sessions.using(talk.name) as session:
             return [commit.origin.route for commit in session.commits.values()]
 
 
@@ -63,26 +120,12 @@ async def test_noise_makes_no_branch_where_its_rule_holds_and_one_where_not(
 
 @pytest.mark.anyio
 async def test_a_dropped_thought_is_forgiven_by_default_and_told() -> None:
-    async def turns(gateway: Gateway) -> list[Any]:
-        async with client(gateway) as http:
-            name = await opened(http)
-            said = (await chat(http, name, HELLO))["choices"][0]["message"]
-            echoed = {"role": "assistant", "content": said["content"]}
-            await chat(http, name, [*HELLO, echoed, user()])
-            async with gateway.sessions.using(name) as session:
-                return [commit.origin for commit in session.commits.values()]
-
-    class Thinks(Scripted):
-        def _turn(self, prompt: list[int], n: int) -> Any:
-            reply = super()._turn(prompt, n)
-            message = {"role": "assistant", "content": "ok", "reasoning": "hm"}
-            return attrs.evolve(reply, message=message)
-
-    told = await turns(scripted_gateway(Thinks()))
-    assert told[1].route == "TITO"
-    assert "DROPPED_REASONING" in told[1].forgiven
-    strict = await turns(scripted_gateway(Thinks(), choices=GatewayOptions(forgive=())))
-    assert strict[1].route == "MITO"
+    engine = Scripted(told={"message": {"role": "assistant", "content": "ok", "reasoning": "hm"}})
+    said = ({"role": "assistant", "content": "ok"}, user())
+    (_, told), (_, strict) = [
+        await origins(engine, choices, *said) for choices in (GatewayOptions(), GatewayOptions(forgive=()))
+    ]
+    assert (told.route, "DROPPED_REASONING" in told.forgiven, strict.route) == ("TITO", True, "MITO")
 
 
 @pytest.mark.anyio
@@ -95,51 +138,6 @@ async def test_what_is_left_out_of_system_texts_is_the_operator_s_choice() -> No
     gateway = scripted_gateway(Scripted(), choices=GatewayOptions(strip_system=(r"^Now: .*\n",)))
     assert await routes(gateway, prompts) == ["MITO", "TITO"]
     assert b'tito_forgiven_total{name="strip-system"} 2.0' in gateway.metrics.text()
-
-
-def test_a_system_text_that_is_nothing_but_noise_is_no_message() -> None:
-    found = NoiseFilter().clean([{"role": "system", "content": BILLING.format(1)}, user()], [])
-    assert found.messages == [user()]
-    assert dict(found.removed) == {"billing-header": 1}
-
-
-def test_a_block_of_noise_among_others_is_left_out() -> None:
-    blocks = [{"type": "text", "text": BILLING.format(1)}, {"type": "text", "text": "Be kind."}]
-    (message,) = NoiseFilter().clean([{"role": "system", "content": blocks}], []).messages
-    assert message == {"role": "system", "content": [{"type": "text", "text": "Be kind."}]}
-
-
-def test_noise_in_what_users_say_stays() -> None:
-    message = user(BILLING.format(1))
-    assert NoiseFilter().clean([message], []).messages == [message]
-
-
-def test_marks_on_tools_and_calls_are_left_out_and_arguments_are_not_looked_into() -> None:
-    call = {"id": "a", "function": {"name": "f", "arguments": {"cache_control": 1}}, "cache_control": {}}
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    tool = {"type": "function", "function": {"name": "f", "cache_control": {}}, "cache_control": {}}
-    found = NoiseFilter().clean([message], [tool])
-    assert found.messages[0]["tool_calls"] == [
-        {"id": "a", "function": {"name": "f", "arguments": {"cache_control": 1}}}
-    ]
-    assert found.tools == [{"type": "function", "function": {"name": "f"}}]
-    assert dict(found.removed) == {"cache-control": 3}
-
-
-def test_media_and_odd_parts_stay_as_they_are() -> None:
-    parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]
-    message = {"role": "user", "content": parts}
-    assert NoiseFilter().clean([message], []).messages == [message]
-
-
-def test_a_message_without_a_content_gets_none() -> None:
-    message = {"role": "assistant", "tool_calls": [{"id": "a", "cache_control": {}}]}
-    assert NoiseFilter().clean([message], []).messages == [{"role": "assistant", "tool_calls": [{"id": "a"}]}]
-
-
-def test_parts_of_a_system_text_may_be_texts_alone() -> None:
-    message = {"role": "system", "content": ["Be kind.", {"type": "text", "text": "Be brief."}]}
-    assert NoiseFilter().clean([message], []).messages == [message]
 
 
 def test_without_rules_nothing_changes() -> None:
@@ -204,31 +202,20 @@ def test_names_are_said_as_they_are_written() -> None:
 
 
 @pytest.mark.anyio
-async def test_renamed_tool_ids_are_forgiven_unless_only_others_are_named() -> None:
-    function = {"name": "f", "arguments": "{}"}
+@pytest.mark.parametrize(
+    ("rules", "forgiven"), [(["cache-control"], False), (["renamed-tool-ids"], True), (["default"], True)]
+)
+async def test_renamed_tool_ids_are_forgiven_unless_only_others_are_named(
+    rules: list[str], forgiven: bool
+) -> None:
+    def calling(name: str) -> dict[str, Any]:
+        call = {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
 
-    class Calls(Scripted):
-        def _turn(self, prompt: list[int], n: int) -> Any:
-            calls = [{"id": "call-1", "type": "function", "function": function}]
-            message = {"role": "assistant", "content": "", "tool_calls": calls}
-            return attrs.evolve(super()._turn(prompt, n), message=message, finish_reason="tool_calls")
-
-    async def second(choices: GatewayOptions) -> str:
-        gateway = scripted_gateway(Calls(), choices=choices)
-        async with client(gateway) as http:
-            name = await opened(http)
-            await chat(http, name, HELLO)
-            calls = [{"id": "mine", "type": "function", "function": function}]
-            echoed = {"role": "assistant", "content": None, "tool_calls": calls}
-            result = {"role": "tool", "tool_call_id": "mine", "content": "x"}
-            await chat(http, name, [*HELLO, echoed, result])
-            async with gateway.sessions.using(name) as session:
-                assert session.newest is not None
-                return str(session.newest.origin.refusal)
-
-    assert await second(GatewayOptions(forgive=parse_rules(["cache-control"]))) == "NO_PREFIX"
-    assert await second(GatewayOptions(forgive=parse_rules(["renamed-tool-ids"]))) != "NO_PREFIX"
-    assert await second(GatewayOptions()) != "NO_PREFIX"
+    engine = Scripted(told={"message": calling("call-1"), "finish_reason": "tool_calls"})
+    said = (calling("mine"), {"role": "tool", "tool_call_id": "mine", "content": "x"})
+    _, second = await origins(engine, GatewayOptions(forgive=parse_rules(rules)), *said)
+    assert (second.refusal != "NO_PREFIX") is forgiven
 
 
 @pytest.mark.parametrize(
@@ -247,17 +234,3 @@ def test_a_rule_alone_removes_its_noise_and_without_it_that_stays(
     assert dict(alone.clean([message], []).removed) == {rule.name.lower().replace("_", "-"): 1}
     assert others.clean([message], []).messages == [message]
     assert not others.clean([message], []).removed
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        user("a") | {"cache_control": {}},
-        billed(1),
-        {"role": "developer", "content": "a"},
-    ],
-)
-def test_noise_is_counted_as_often_as_it_is_found(message: dict[str, Any]) -> None:
-    once, thrice = (NoiseFilter().clean([message] * times, []).removed for times in (1, 3))
-    assert list(once.values()) == [1]
-    assert thrice == dict.fromkeys(once, 3)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.io.audit.audited import KEEPING, replace
 from tests.io.families.fast.package import installed
-from tests.io.serve.gateway import HELLO, chat, client, opened, user
+from tests.io.serve.gateway import HELLO, talking, user
 from tito_io.embedded import MODEL, write_family
 from tito_io.embedded import app as embedded_app
 from tito_io.engines.vllm import VLLM
@@ -44,10 +44,9 @@ def gateway(family: Family, **choices: Any) -> Gateway:
 async def talked(gateway: Gateway, *said: str) -> list[Any]:
     """Take a turn after each text, and one more; return the answers' messages."""
     prompt: list[Any] = list(HELLO)
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(gateway) as talk:
         for text in (*said, ""):
-            answer = (await chat(http, name, prompt, max_tokens=8))["choices"][0]["message"]
+            answer = await talk.said(prompt, max_tokens=8)
             prompt += [answer, user(text)]
     return prompt
 
@@ -104,9 +103,8 @@ def test_a_word_that_the_template_looks_for_needs_no_comparison(tmp_path: Path) 
 async def _refused(gateway: Gateway, first: str) -> float:
     """Take turns; return how many prompts went by messages because a tail was not proven."""
     prompt: list[Any] = [user(first)]
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(gateway) as talk:
         for text in "bcdefg":
-            answer = (await chat(http, name, prompt, max_tokens=8))["choices"][0]["message"]
+            answer = await talk.said(prompt, max_tokens=8)
             prompt += [answer, user(text)]
     return float(gateway.metrics.refusals.labels("UNPROVEN_TAIL")._value.get())

@@ -8,7 +8,7 @@ import httpx2
 import orjson
 import pytest
 
-from tests.io.serve.gateway import Remembering, client, embedded_gateway, opened
+from tests.io.serve.gateway import Remembering, embedded_gateway, talking
 from tito_core.samples import make_rows
 from tito_io.embedded import FaultRates
 from tito_io.serve.auth import HEADER
@@ -43,12 +43,10 @@ async def said(http: httpx2.AsyncClient, at: str, contents: list[Any], *, stream
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("named", [True, False], ids=["ids", "no ids"])
 async def test_every_id_is_kept_through_turns_with_functions(*, stream: bool, named: bool) -> None:
-    gateway = embedded_gateway(fault_rates=FaultRates(malformed=0.0))
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(embedded_gateway(fault_rates=FaultRates(malformed=0.0))) as talk:
         contents: list[Any] = [HELLO]
         for _ in range(TURNS):
-            content = await said(http, f"/sessions/{name}/", contents, stream=stream)
+            content = await said(talk.http, f"/sessions/{talk.name}/", contents, stream=stream)
             calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
             if not named:
                 for call in calls:
@@ -56,9 +54,9 @@ async def test_every_id_is_kept_through_turns_with_functions(*, stream: bool, na
             kept = [{key: call[key] for key in ("id", "name") if key in call} for call in calls]
             results: list[Any] = [{"functionResponse": {**one, "response": {}}} for one in kept]
             contents += [content, {"role": "user", "parts": results or [{"text": "more"}]}]
-        async with gateway.sessions.using(name) as session:
+        async with talk.gateway.sessions.using(talk.name) as session:
             commits, (row,) = list(session.commits.values()), make_rows(session.forest).rows
-        engine = gateway.turns.engine
+        engine = talk.engine
     assert isinstance(engine, Remembering)
     assert [commit.origin.dialect for commit in commits] == ["google"] * TURNS
     assert [commit.origin.route for commit in commits].count("MITO") == 1
@@ -67,18 +65,18 @@ async def test_every_id_is_kept_through_turns_with_functions(*, stream: bool, na
 
 
 async def test_a_key_of_google_s_clients_names_a_session() -> None:
-    async with client(embedded_gateway()) as http:
-        name = await opened(http)
-        answer = await http.post(f"/{GENERATE}", json={"contents": [HELLO]}, headers={"x-goog-api-key": name})
-        assert answer.headers[HEADER] == name
+    async with talking(embedded_gateway()) as talk:
+        answer = await talk.http.post(
+            f"/{GENERATE}", json={"contents": [HELLO]}, headers={"x-goog-api-key": talk.name}
+        )
+        assert answer.headers[HEADER] == talk.name
         assert answer.json()["modelVersion"] == "any"
 
 
 async def test_tokens_are_counted() -> None:
-    async with client(embedded_gateway()) as http:
-        name = await opened(http)
+    async with talking(embedded_gateway()) as talk:
         counts = [
-            (await http.post(f"/sessions/{name}/v1beta/models/a/b:countTokens", json=body)).json()
+            (await talk.post(body, "/v1beta/models/a/b:countTokens")).json()
             for body in ({"contents": [HELLO]}, {"contents": [HELLO, HELLO]})
         ]
     assert 0 < counts[0]["totalTokens"] < counts[1]["totalTokens"]
@@ -93,10 +91,9 @@ async def test_tokens_are_counted() -> None:
     ],
 )
 async def test_errors_have_google_s_form(path: str, status: int, word: str) -> None:
-    async with client(embedded_gateway()) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}/{path}", json={"contents": []})
-        lost = await http.post(f"/sessions/{'0' * 32}/{path}?alt=sse", json={"contents": [HELLO]})
+    async with talking(embedded_gateway()) as talk:
+        answer = await talk.post({"contents": []}, f"/{path}")
+        lost = await talk.http.post(f"/sessions/{'0' * 32}/{path}?alt=sse", json={"contents": [HELLO]})
     assert (answer.status_code, answer.json()["error"]["status"]) == (status, word)
     assert (lost.status_code, lost.json()["error"]["status"]) == (404, "NOT_FOUND")
 
@@ -106,12 +103,12 @@ async def test_the_library_s_newer_version_of_the_api_is_the_same() -> None:
     config = {"functionCallingConfig": {"mode": "VALIDATED"}}
     body = {"contents": [HELLO], "tools": TOOLS, "toolConfig": config}
     body["generationConfig"] = {"maxOutputTokens": 120}
-    async with client(embedded_gateway()) as http:
-        at = f"/sessions/{await opened(http)}/v1/models/gemini-3-pro-preview"
-        answer = await http.post(f"{at}:generateContent", json=body)
-        streamed = await http.post(f"{at}:streamGenerateContent?alt=sse", json=body)
-        counted = await http.post(f"{at}:countTokens", json={"contents": [HELLO]})
-        named = await http.get(f"{at}:generateContent")
+    async with talking(embedded_gateway()) as talk:
+        at = f"/sessions/{talk.name}/v1/models/gemini-3-pro-preview"
+        answer = await talk.http.post(f"{at}:generateContent", json=body)
+        streamed = await talk.http.post(f"{at}:streamGenerateContent?alt=sse", json=body)
+        counted = await talk.http.post(f"{at}:countTokens", json={"contents": [HELLO]})
+        named = await talk.http.get(f"{at}:generateContent")
     assert [one.status_code for one in (answer, streamed, counted)] == [200, 200, 200], answer.text
     assert answer.json()["candidates"][0]["content"]["role"] == "model"
     assert added_up(streamed.content)["role"] == "model"

@@ -9,7 +9,7 @@ import pytest
 from tests.io.engines.lmdeploy.lmdeploy_server import Server
 from tests.io.engines.lmdeploy.lmdeploy_server import served as lmdeploy
 from tests.io.engines.scripted import END, MODEL, Script
-from tests.io.serve.gateway import client, opened
+from tests.io.serve.gateway import talking
 from tito_io.serve.gateway import build_gateway
 from tito_io.serve.stores import MemoryStore
 
@@ -39,9 +39,8 @@ ASKED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", ASKED)
 async def test_half_a_character_in_a_call_loses_no_turn(path: str) -> None:
     engine, _ = lmdeploy(Server(script=Script(ids=SAMPLED), context=2000))
-    async with client(build_gateway(engine, MemoryStore(), model="m")) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}/{path}", json=ASKED[path])
+    async with talking(build_gateway(engine, MemoryStore(), model="m")) as talk:
+        answer = await talk.post(ASKED[path], f"/{path}")
         assert (answer.status_code, "look\ufffd" in answer.text) == (200, True), answer.text
-        (line,) = (await http.get(f"/sessions/{name}/calls")).text.splitlines()
+        (line,) = (await talk.get("/calls")).text.splitlines()
         assert str(list(SAMPLED)).replace(" ", "") in line.replace(" ", "")

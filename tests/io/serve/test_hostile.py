@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import HELLO, Scripted, client, scripted_gateway, talking, user
 from tests.io.serve.gateway_process import started
 from tito_io.serve.auth import HEADER
 from tito_io.serve.logs import LOG, configure_logs
@@ -39,11 +39,10 @@ async def test_a_page_shows_signs_for_them_wherever_they_stand() -> None:
         {"role": "assistant", "content": HOSTILE, "reasoning": HOSTILE, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": HOSTILE, "name": HOSTILE, "content": HOSTILE},
     ]
-    async with client(gateway) as http:
-        name = await opened(http)
-        first = await chat(http, name, messages, model=HOSTILE)
-        await chat(http, name, [*messages, first["choices"][0]["message"], user(HOSTILE)], model=HOSTILE)
-        page = await http.get(f"/sessions/{name}/view")
+    async with talking(gateway) as talk:
+        first = await talk.said(messages, model=HOSTILE)
+        await talk.chat([*messages, first, user(HOSTILE)], model=HOSTILE)
+        page = await talk.get("/view")
     assert page.status_code == 200
     assert controls(page.text) == set()
     assert page.text.count("␛") > 20

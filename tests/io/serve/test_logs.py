@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,14 +14,25 @@ import anyio
 import httpx2
 import pytest
 
-from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import (
+    CHAT,
+    HELLO,
+    Reporting,
+    Scripted,
+    Talk,
+    chat,
+    client,
+    limited,
+    opened,
+    scripted_gateway,
+    talking,
+    user,
+)
 from tests.io.serve.gateway_process import started
 from tito_io.serve import logs
 from tito_io.serve.auth import HEADER
 from tito_io.serve.commit import TurnOrigin
-from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, log_error, log_turn, short_path
-from tito_io.serve.refusals import GatewayLimits
 
 KEY = "sk-0123456789abcdef-secret"
 TEXT = "zweifel-apricot-4711"
@@ -30,19 +42,28 @@ ACCESS_LINE = re.compile(
 )
 
 
-def test_the_access_log_has_a_line_a_request_and_no_secret(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with started("--store", "memory", "--access-log", complaints=log) as process:
+@contextmanager
+def logged(tmp_path: Path, *options: str) -> Iterator[tuple[httpx2.Client, list[str]]]:
+    """Start a gateway; yield a client, and the lines that it will have written when it has ended."""
+    lines: list[str] = []
+    with started("--store", "memory", *options, complaints=tmp_path / "log") as process:
         with httpx2.Client(base_url=process.url, timeout=60) as http:
-            name = http.post("/sessions").json()["session_id"]
-            body = {"messages": MESSAGES, "max_tokens": 5}
-            assert http.post(f"/sessions/{name}/v1/chat/completions", json=body).status_code == 200
-            keyed = http.post("/v1/chat/completions", json=body, headers={"x-api-key": KEY})
-            assert http.get("/session", headers={"x-api-key": KEY}, params={"q": TEXT}).status_code == 200
-            assert http.get(f"/sessions/{KEY}").status_code == 404
-            assert http.get(f"/{KEY}%0AINFO").status_code == 404
+            yield http, lines
         assert process.stop() == 0
-        lines = process.warnings()
+        lines += process.warnings()
+
+
+BODY = {"messages": MESSAGES, "max_tokens": 5}
+
+
+def test_the_access_log_has_a_line_a_request_and_no_secret(tmp_path: Path) -> None:
+    with logged(tmp_path, "--access-log") as (http, lines):
+        name = http.post("/sessions").json()["session_id"]
+        assert http.post(f"/sessions/{name}{CHAT}", json=BODY).status_code == 200
+        keyed = http.post(CHAT, json=BODY, headers={"x-api-key": KEY})
+        assert http.get("/session", headers={"x-api-key": KEY}, params={"q": TEXT}).status_code == 200
+        assert http.get(f"/sessions/{KEY}").status_code == 404
+        assert http.get(f"/{KEY}%0AINFO").status_code == 404
     short = keyed.headers[HEADER][:8]
     found = [re.fullmatch(ACCESS_LINE, line) for line in lines]
     assert [one.group(1, 2, 3, 5) if one else None for one in found] == [
@@ -57,18 +78,18 @@ def test_the_access_log_has_a_line_a_request_and_no_secret(tmp_path: Path) -> No
     assert not [one for one in (KEY, TEXT, name, keyed.headers[HEADER]) if one in text]
 
 
-def test_verbose_logs_a_line_a_turn_and_no_secret(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with started("--store", "memory", "-v", complaints=log) as process:
-        with httpx2.Client(base_url=process.url, timeout=60) as http:
-            name = http.post("/sessions").json()["session_id"]
-            path = f"/sessions/{name}/v1/chat/completions"
-            assert http.post(path, json={"messages": MESSAGES, "max_tokens": 5}).status_code == 200
-            assert http.post(path, json={"messages": TEXT}).status_code == 400
-            assert http.delete(f"/sessions/{name}").status_code == 204
-        assert process.stop() == 0
-        lines = [line for line in process.warnings() if "tito." in line]
-    text = "\n".join(lines)
+@pytest.mark.parametrize("verbose", [True, False])
+def test_verbose_logs_a_line_a_turn_and_no_secret(verbose: bool, tmp_path: Path) -> None:
+    with logged(tmp_path, *["-v"] * verbose) as (http, lines):
+        name = http.post("/sessions").json()["session_id"]
+        assert http.post(f"/sessions/{name}{CHAT}", json=BODY).status_code == 200
+        if verbose:
+            assert http.post(f"/sessions/{name}{CHAT}", json={"messages": TEXT}).status_code == 400
+        assert http.delete(f"/sessions/{name}").status_code == 204
+    if not verbose:
+        assert lines == []
+        return
+    text = "\n".join(line for line in lines if "tito." in line)
     assert f"INFO tito.serve: session {name[:8]}: opened" in text
     assert re.search(
         rf"session {name[:8]}: turn committed, MITO, prompt ids: (\d+) \(\1 new, \S+ cached\), "
@@ -80,13 +101,17 @@ def test_verbose_logs_a_line_a_turn_and_no_secret(tmp_path: Path) -> None:
     assert not [one for one in (TEXT, name, "tito.access") if one in text]
 
 
-def test_by_default_nothing_is_logged(tmp_path: Path) -> None:
-    with started("--store", "memory", complaints=tmp_path / "log") as process:
-        with httpx2.Client(base_url=process.url, timeout=60) as http:
-            body = {"messages": MESSAGES, "max_tokens": 5}
-            assert http.post("/v1/chat/completions", json=body, headers={"x-api-key": "k"}).status_code == 200
-        assert process.stop() == 0
-        assert process.warnings() == []
+@pytest.mark.anyio
+async def test_an_error_is_logged_and_told_by_its_class_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with talking(Scripted(raises=[ZeroDivisionError(TEXT)])) as talk:
+        answer = await talk.http.post(CHAT, json={"messages": MESSAGES}, headers={"x-api-key": KEY})
+    assert (answer.status_code, "ZeroDivisionError" in answer.text) == (500, True)
+    session = answer.headers[HEADER]
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    said = rf"session {session[:8]}: 500 ZeroDivisionError at \S+gateway\.py:\d+"
+    assert re.fullmatch(said, record.getMessage())
+    assert not [one for one in (TEXT, session) if one in caplog.text]
+    assert TEXT not in answer.text
 
 
 @pytest.mark.anyio
@@ -116,23 +141,6 @@ async def test_lifespans_are_not_requests(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, ACCESS.name):
         await AccessLog(application)({"type": "lifespan"}, _never, _never)
     assert (seen, caplog.records) == ([{"type": "lifespan"}], [])
-
-
-@pytest.mark.anyio
-async def test_an_error_is_logged_by_its_class_alone(caplog: pytest.LogCaptureFixture) -> None:
-    engine = Scripted(raises=[ZeroDivisionError(TEXT)])
-    async with client(scripted_gateway(engine)) as http:
-        headers = {"x-api-key": KEY}
-        answer = await http.post("/v1/chat/completions", json={"messages": HELLO}, headers=headers)
-        assert answer.status_code == 500
-    (record,) = [one for one in caplog.records if one.name == "tito.serve"]
-    session = answer.headers[HEADER]
-    assert record.levelname == "ERROR"
-    assert re.fullmatch(
-        rf"session {session[:8]}: 500 ZeroDivisionError at \S+gateway\.py:\d+", record.getMessage()
-    )
-    assert TEXT not in caplog.text
-    assert session not in caplog.text
 
 
 @pytest.mark.anyio
@@ -186,8 +194,10 @@ def test_an_error_that_was_not_foreseen_is_logged_with_its_place(
         (f"/sessions/{'0' * 32}/x", "/sessions/00000000/x"),
         ("/sessions/mine/x", "/sessions/.../x"),
         (f"/{'0' * 32}", "/00000000"),
-        (f"/{'k' * 25}", "/..."),
         ("/ä\r\n", "/%C3%A4%0D%0A"),
+        # The longest part of a route has fewer than 24 characters; a key has more.
+        (f"/{'a' * 24}/{'k' * 25}", f"/{'a' * 24}/..."),
+        ("/a" * 101, "/a" * 100),
     ],
 )
 def test_a_path_is_logged_without_ids_and_keys(path: str, short: str) -> None:
@@ -196,13 +206,12 @@ def test_a_path_is_logged_without_ids_and_keys(path: str, short: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.LogCaptureFixture) -> None:
-    async with client(scripted_gateway(Reporting())) as http:
-        name = await opened(http)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    async with talking(Reporting()) as talk:
         with caplog.at_level(logging.INFO, "tito.serve"):
-            said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
-            called = (await chat(http, name, [user("a"), {**said, "mood": 1}, user("b")]))["choices"][0]
-            tools = [{"type": "function", "function": {"name": "f"}}]
-            await chat(http, name, [user("a"), said, user("b"), called["message"], user("c")], tools=tools)
+            said = await talk.said([user("a")])
+            called = await talk.said([user("a"), {**said, "mood": 1}, user("b")])
+            await talk.chat([user("a"), said, user("b"), called, user("c")], tools=tools)
     lines = [re.sub(r"\d+ ms", "N ms", one.getMessage()) for one in caplog.records]
     expected = (
         ("MITO", "6 (6 new, ? cached)", "-", 2),
@@ -210,7 +219,7 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
         ("MITO (RENDERED_DIFFERENTLY)", "26 (26 new, 4 cached)", "-", 6),
     )
     assert lines == [
-        f"session {name[:8]}: turn committed, {route}, prompt ids: {ids}, sampled ids: 3, N ms, "
+        f"session {talk.name[:8]}: turn committed, {route}, prompt ids: {ids}, sampled ids: 3, N ms, "
         f"forgiven: {forgiven}, engine's request: request {request}, worker: worker 1"
         for route, ids, forgiven, request in expected
     ]
@@ -223,16 +232,13 @@ async def test_a_line_names_what_was_ignored_to_go_on_by_ids(caplog: pytest.LogC
     def marked(text: str) -> dict[str, object]:
         return {**user(text), "cache_control": {"type": "ephemeral"}}
 
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    async with talking() as talk:
         with caplog.at_level(logging.INFO, "tito.serve"):
-            said = (await chat(http, name, [marked("a")]))["choices"][0]["message"]
-            await chat(http, name, [marked("a"), {**said, "mood": 1}, marked("b")])
-            tools = [{"type": "function", "function": {"name": "f"}}]
-            await chat(http, name, [marked("a"), said, marked("c")], tools=tools)
-        async with gateway.sessions.using(name) as session:
-            stored = [commit.origin.forgiven for commit in session.commits.values()]
+            said = await talk.said([marked("a")])
+            await talk.chat([marked("a"), {**said, "mood": 1}, marked("b")])
+            await talk.chat([marked("a"), said, marked("c")], tools=tools)
+        stored = [commit.origin.forgiven for commit in await talk.commits()]
     lines = [one.getMessage() for one in caplog.records]
     named = [re.findall(r"(?:TITO|MITO).*forgiven: (.*?), engine", one) for one in lines]
     assert named == [["-"], ["OTHER_KEYS, cache-control"], ["-"]]
@@ -280,22 +286,16 @@ def test_what_is_logged_is_one_line_each_of_a_level(capsys: pytest.CaptureFixtur
     assert lines[-1] == r"  ValueError: invalid literal for int() with base 10: 'a\nb'"
 
 
-def test_a_path_is_shown_up_to_a_length() -> None:
-    """The longest part of a route has fewer than 24 characters; a key has more."""
-    assert short_path(f"/{'a' * 24}/{'b' * 25}") == f"/{'a' * 24}/..."
-    assert short_path("/a" * 101) == "/a" * 100
-
-
 @pytest.mark.anyio
 async def test_sessions_that_come_and_go_are_logged_for_who_looks(caplog: pytest.LogCaptureFixture) -> None:
-    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(loaded_seconds=0.0)))
+    gateway = scripted_gateway(Scripted(), choices=limited(loaded_seconds=0.0))
     async with client(gateway) as http:
         with caplog.at_level(logging.INFO, "tito.serve"):
             name = await opened(http)
         await chat(http, name, HELLO)
         await anyio.sleep(0.01)
         with caplog.at_level(logging.DEBUG, "tito.serve"):
-            await gateway.sessions._sweep()
+            await Talk(gateway, http, name).maintained()
             await http.get(f"/sessions/{name}")
             await http.delete(f"/sessions/{name}")
     assert [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "tito.serve"] == [

@@ -15,21 +15,17 @@ from typing import Any
 import anyio
 import attrs
 import httpx2
-import orjson
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 from tests.faults.fault import ROOT
 from tests.io.client.seeing import CAT, Seeing, asking, shown, url
 from tests.io.families.family_folder import load, tiny_folder
-from tests.io.serve.gateway import chat, client, opened, served, user
+from tests.io.serve.gateway import Talk, chat, client, opened, served, talking, user
 from tito_core import InputError
 from tito_core.ledger import Origin
 from tito_io.engines.protocol import InvalidReplyError
 from tito_io.serve import fetch
-from tito_io.serve.app import app
-from tito_io.serve.commit import Commit, decode, encode
+from tito_io.serve.commit import Commit
 from tito_io.serve.fetch import MOST_IMAGES, FetchError, ImageFetcher, is_public
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.media import MediumBytes, addresses_in, named_media, restored
@@ -50,6 +46,28 @@ TEMPLATE = (
 DIGEST = named_media([CAT], ()).messages[0]["content"][0]["uuid"]
 
 
+@pytest.fixture
+async def talk(engine: Seeing, folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[Talk]:
+    """Open a session of a gateway that has the model's folder, unless it has other options."""
+    options = getattr(request, "param", {})
+    if options is None:
+        gateway = build_gateway(engine, MemoryStore(), model="seeing")
+    else:
+        gateway = gateway_of(engine, folder, **options)
+    async with talking(gateway) as talk:
+        yield talk
+
+
+WITHOUT_FOLDER = pytest.mark.parametrize("talk", [None], indirect=True)
+
+
+FETCHING = pytest.mark.parametrize("talk", [{"fetch_images": True}], indirect=True)
+
+
+def limited_to(**limits: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("talk", [{"limits": GatewayLimits(**limits)}], indirect=True)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(
@@ -66,11 +84,6 @@ def engine(folder: Path) -> Seeing:
     return Seeing(pad=pad, close=close, encode=family.encode)
 
 
-@pytest.fixture
-def gateway(engine: Seeing, folder: Path) -> Gateway:
-    return gateway_of(engine, folder)
-
-
 def gateway_of(engine: Seeing, folder: Path, store: Store | None = None, **options: Any) -> Gateway:
     return build_gateway(
         engine,
@@ -81,83 +94,60 @@ def gateway_of(engine: Seeing, folder: Path, store: Store | None = None, **optio
     )
 
 
-@pytest.fixture
-async def http(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
-    async with client(gateway) as opened_client:
-        yield opened_client
-
-
-async def commits(gateway: Gateway, name: str) -> list[Commit]:
-    async with gateway.sessions.using(name) as session:
-        return list(session.commits.values())
-
-
 def routes(turns: Sequence[Commit]) -> list[str]:
     return [one.origin.route for one in turns]
 
 
-def said(answer: Any) -> Any:
-    return answer["choices"][0]["message"]
+def named(digest: str = DIGEST, **more: Any) -> dict[str, Any]:
+    """Return an image that a client names by its digest."""
+    return {"type": "image_url", "image_url": {"url": digest}, **more}
 
 
-async def two_turns(http: httpx2.AsyncClient, then: Any, **more: Any) -> str:
-    name = await opened(http)
-    first = said(await chat(http, name, [CAT]))
-    await chat(http, name, [CAT, first, then], **more)
-    return name
+async def two_turns(talk: Talk, then: Any) -> list[Commit]:
+    await talk.chat([CAT, await talk.said([CAT]), then])
+    return await talk.commits()
 
 
-async def test_images_go_by_ids_from_the_first_turn_on(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
-) -> None:
-    name = await two_turns(http, asking("And this?", shown("dog"), shown("cat")))
-    first, second = await commits(gateway, name)
+async def test_images_go_by_ids_from_the_first_turn_on(talk: Talk, engine: Seeing) -> None:
+    first, second = await two_turns(talk, asking("And this?", shown("dog"), shown("cat")))
     assert routes([first, second]) == ["RENDERED", "TITO"]
     assert second.step.prompt_ids.starts_with(first.step.ids)
     assert [kind for kind, _ in engine.asked] == ["media", "media"]
     assert engine.asked[1][1] == [url(one) for one in ("cat", "dog", "cat")]
     assert [one.length for one in second.step.media] == [len(url(one)) for one in ("cat", "dog", "cat")]
-    metrics = (await http.get("/metrics")).text
-    assert 'tito_turns_total{dialect="chat",route="TITO"} 1.0' in metrics
-    assert "tito_refusals_total{" not in metrics
+    assert Origin.MEDIA in {span.origin for span in second.step.ledger.spans}
+    assert 'tito_turns_total{dialect="chat",route="TITO"} 1.0' in talk.metrics
+    assert "tito_refusals_total{" not in talk.metrics
 
 
-async def test_bytes_are_kept_once_and_messages_name_them(gateway: Gateway, http: httpx2.AsyncClient) -> None:
-    name = await two_turns(http, asking("And this?", shown("cat")))
-    stored = await gateway.sessions.store.load(name)
+async def test_bytes_are_kept_once_and_messages_name_them(talk: Talk) -> None:
+    _, second = await two_turns(talk, asking("And this?", shown("cat")))
+    stored = await talk.gateway.sessions.store.load(talk.name)
     assert stored.media == {DIGEST: len(b"image/png\ncat")}
     assert all(b"base64" not in row for row in stored.rows.values())
-    _, second = await commits(gateway, name)
-    assert second.step.prompt[0]["content"][0] == {
-        "type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST,
-    }  # fmt: skip
-    await gateway.sessions.delete(name)
-    assert await gateway.sessions.store.delete(name) is False
+    assert second.step.prompt[0]["content"][0] == named(uuid=DIGEST)
+    await talk.gateway.sessions.delete(talk.name)
+    assert await talk.gateway.sessions.store.delete(talk.name) is False
 
 
-async def test_a_row_lists_its_images_and_their_bytes_can_be_had(
-    gateway: Gateway, http: httpx2.AsyncClient
-) -> None:
-    name = await two_turns(http, asking("And this?", shown("dog")))
-    samples = (
-        await http.post(f"/sessions/{name}/samples", json={}, headers={"accept": "application/json"})
-    ).json()
+async def test_a_row_lists_its_images_and_their_bytes_can_be_had(talk: Talk) -> None:
+    _, second = await two_turns(talk, asking("And this?", shown("dog")))
+    samples = (await talk.post({}, "/samples", headers={"accept": "application/json"})).json()
     (sample,) = samples["samples"]
     media = sample["metadata"]["leaf"]["media"]
-    (_, second) = await commits(gateway, name)
     assert [(one["identity"], one["offset"], one["length"]) for one in media] == [
         (one.identity, one.offset, one.length) for one in second.step.media
     ]
     mask = [0] * (len(sample["tokens"]) - len(sample["loss_mask"])) + sample["loss_mask"]
     for one, picture in zip(media, ("cat", "dog"), strict=True):
         assert not any(mask[one["offset"] : one["offset"] + one["length"]])
-        answer = await http.get(f"/sessions/{name}/media/{one['identity']}")
+        answer = await talk.get(f"/media/{one['identity']}")
         assert (answer.content, answer.headers["content-type"]) == (picture.encode(), "image/png")
         assert answer.headers["x-content-type-options"] == "nosniff"
-    missing = await http.get(f"/sessions/{name}/media/sha256:00")
+    missing = await talk.get("/media/sha256:00")
     assert missing.status_code == 404
     assert "this session has no image sha256:00: give one of the digests" in missing.json()["error"]
-    assert (await http.get(f"/sessions/{'0' * 32}/media/{DIGEST}")).status_code == 404
+    assert (await talk.http.get(f"/sessions/{'0' * 32}/media/{DIGEST}")).status_code == 404
 
 
 async def test_a_session_that_is_loaded_again_goes_on_by_ids(
@@ -165,106 +155,74 @@ async def test_a_session_that_is_loaded_again_goes_on_by_ids(
 ) -> None:
     file = tmp_path / "sessions.db"
     store = SqliteStore.open(file)
-    async with client(gateway_of(engine, folder, store)) as http:
-        name = await opened(http)
-        first = said(await chat(http, name, [CAT]))
+    async with talking(gateway_of(engine, folder, store)) as talk:
+        first = await talk.said([CAT])
     await store.aclose()
     later = gateway_of(engine, folder, SqliteStore.open(file))
     async with client(later) as http:
-        prompt = [CAT, first, asking("And?", shown("dog"))]
-        second = said(await chat(http, name, prompt))
-        by_name = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
-        await chat(http, name, [asking("What?", by_name), *prompt[1:], second, user("Sure?")])
-        assert routes(await commits(later, name)) == ["RENDERED", "TITO", "TITO"]
+        again, prompt = Talk(later, http, talk.name), [CAT, first, asking("And?", shown("dog"))]
+        second = await again.said(prompt)
+        await again.chat([asking("What?", named(uuid=DIGEST)), *prompt[1:], second, user("Sure?")])
+        assert routes(await again.commits()) == ["RENDERED", "TITO", "TITO"]
     assert engine.asked[-1] == ("media", [url("cat"), url("dog")])
     await later.sessions.store.aclose()
 
 
-async def test_a_row_with_images_is_read_as_it_was_written(
-    gateway: Gateway, http: httpx2.AsyncClient
-) -> None:
-    name = await two_turns(http, asking("And this?", shown("dog")))
-    first, second = await commits(gateway, name)
-    known: dict[str, Commit] = {}
-    for commit, parent in ((first, None), (second, first)):
-        again = decode(encode(commit, parent), known)
-        known[commit.name] = again
-        assert again.step == commit.step
-        assert again.step.media == commit.step.media
-        assert again.step.ledger == commit.step.ledger
-    assert Origin.MEDIA in {span.origin for span in known[second.name].step.ledger.spans}
-    assert encode(second, first).count(b'"modality"') == 1  # the other image is in the first row
-    row = orjson.loads(encode(second, first))
-    row["media"]["kept"] = 2
-    with pytest.raises(Exception, match="a stored turn keeps 2 media of a parent that has 1"):
-        decode(orjson.dumps(row), known)
+def responses(name: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "input_image", "image_url": url(name), "detail": "auto"}]}
 
 
-# Every dialect, with the libraries that agents use.
+def anthropic(name: str) -> dict[str, Any]:
+    data = base64.b64encode(name.encode()).decode()
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    return {"role": "user", "content": [{"type": "image", "source": source}]}
 
 
-async def test_openai_responses_and_anthropic_and_google_clients_send_images(gateway: Gateway) -> None:
-    async with served(app(gateway)) as base:
-        for use in (responses, anthropic_messages, google_contents):
-            async with httpx2.AsyncClient(base_url=base) as http:
-                name = await opened(http)
-            await use(f"{base}/sessions/{name}")
-            turns = await commits(gateway, name)
-            assert routes(turns) == ["RENDERED", "TITO"], use.__name__
-            assert turns[1].step.prompt_ids.starts_with(turns[0].step.ids)
-            assert turns[1].step.media[0].identity == DIGEST
-            assert len(turns[1].step.media) == 2
-            rows = (await gateway.sessions.store.load(name)).rows.values()
-            assert not any(base64.b64encode(b"cat") in row for row in rows), use.__name__
+def google(name: str) -> dict[str, Any]:
+    data = base64.b64encode(name.encode()).decode()
+    return {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}
 
 
-async def responses(base: str) -> None:
-    image: Any = {"type": "input_image", "image_url": url("cat"), "detail": "auto"}
-    items: list[Any] = [{"role": "user", "content": [image, {"type": "input_text", "text": "What?"}]}]
-    async with AsyncOpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as openai:
-        first = await openai.responses.create(model="any", input=items)
-        items += [one.model_dump() for one in first.output]
-        items += [{"role": "user", "content": [{**image, "image_url": url("dog")}]}]
-        await openai.responses.create(model="any", input=items)
+@pytest.mark.parametrize(
+    ("path", "field", "image", "said"),
+    [
+        ("/v1/responses", "input", responses, lambda body: body["output"]),
+        (
+            "/v1/messages",
+            "messages",
+            anthropic,
+            lambda body: [{"role": "assistant", "content": body["content"]}],
+        ),
+        (
+            "/v1beta/models/any:generateContent",
+            "contents",
+            google,
+            lambda body: [body["candidates"][0]["content"]],
+        ),
+    ],
+)
+async def test_each_dialect_sends_images(path: str, field: str, image: Any, said: Any, talk: Talk) -> None:
+    items: list[Any] = []
+    for name in ("cat", "dog"):
+        items.append(image(name))
+        answer = await talk.post({field: items, **({"max_tokens": 50} if field == "messages" else {})}, path)
+        assert answer.status_code == 200, answer.text
+        items += said(answer.json())
+    first, second = await talk.commits()
+    assert routes([first, second]) == ["RENDERED", "TITO"]
+    assert second.step.prompt_ids.starts_with(first.step.ids)
+    assert [one.identity == DIGEST for one in second.step.media] == [True, False]
+    rows = (await talk.gateway.sessions.store.load(talk.name)).rows.values()
+    assert not any(base64.b64encode(b"cat") in row for row in rows)
 
 
-async def anthropic_messages(base: str) -> None:
-    def block(name: str) -> dict[str, Any]:
-        data = base64.b64encode(name.encode()).decode()
-        return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
-
-    messages: list[Any] = [{"role": "user", "content": [block("cat"), {"type": "text", "text": "What?"}]}]
-    async with AsyncAnthropic(base_url=base, api_key="none", max_retries=0) as anthropic:
-        first = await anthropic.messages.create(model="any", max_tokens=50, messages=messages)
-        messages += [{"role": "assistant", "content": [one.model_dump() for one in first.content]}]
-        messages += [{"role": "user", "content": [block("dog")]}]
-        await anthropic.messages.create(model="any", max_tokens=50, messages=messages)
-
-
-async def google_contents(base: str) -> None:
-    def part(name: str) -> dict[str, Any]:
-        data = base64.b64encode(name.encode()).decode()
-        return {"inlineData": {"mimeType": "image/png", "data": data}}
-
-    contents: list[Any] = [{"role": "user", "parts": [part("cat"), {"text": "What?"}]}]
-    async with httpx2.AsyncClient(base_url=base) as http:
-        for more in ([], [{"role": "user", "parts": [part("dog")]}]):
-            contents += more
-            answer = await http.post("/v1beta/models/any:generateContent", json={"contents": contents})
-            contents.append(answer.json()["candidates"][0]["content"])
-
-
-async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncClient, engine: Seeing) -> None:
-    name = await opened(http)
-    first = said(await chat(http, name, [user("Look.")]))
+async def test_a_tool_result_and_a_stream(talk: Talk, engine: Seeing) -> None:
+    first = await talk.said([user("Look.")])
     result = asking("7", shown("map"), role="user")
-    streamed = await http.post(
-        f"/sessions/{name}/v1/chat/completions",
-        json={"messages": [user("Look."), first, result], "stream": True},
-    )
+    streamed = await talk.post({"messages": [user("Look."), first, result], "stream": True})
     assert streamed.status_code == 200
     assert engine.watched == [False, True]
-    turns = await commits(gateway, name)
+    turns = await talk.commits()
     assert routes(turns) == ["MITO", "TITO"]
     assert len(turns[1].step.media) == 1
 
@@ -272,66 +230,49 @@ async def test_a_tool_result_and_a_stream(gateway: Gateway, http: httpx2.AsyncCl
 # By messages: what cannot go by ids has its bytes all the same.
 
 
+@pytest.mark.parametrize("talk", [{}, None], indirect=True, ids=["folder", "no folder"])
 async def test_an_engine_without_images_beside_ids_gets_messages_with_their_bytes(
-    engine: Seeing, folder: Path
+    talk: Talk, engine: Seeing
 ) -> None:
-    engine.refuses = True
-    async with client(gateway := gateway_of(engine, folder)) as http:
-        name = await two_turns(http, asking("And this?", shown("dog", detail="low")))
-        turns = await commits(gateway, name)
+    engine.refuses = talk.gateway.turns.guard is not None
+    turns = await two_turns(talk, asking("And this?", shown("dog", detail="low")))
     assert routes(turns) == ["MITO", "MITO"]
-    assert [one.origin.refusal for one in turns] == ["MULTIMODAL", "MULTIMODAL"]
+    assert [one.origin.refusal for one in turns] in (["MULTIMODAL", "MULTIMODAL"], [None, "MULTIMODAL"])
     (_, sent) = engine.asked[1]
-    assert sent[0] == CAT
-    assert sent[2] == asking("And this?", shown("dog", detail="low"))
+    assert (sent[0], sent[2]) == (CAT, asking("And this?", shown("dog", detail="low")))
     assert not turns[1].step.media
 
 
-async def test_without_a_model_folder_images_go_by_messages(engine: Seeing) -> None:
-    gateway = build_gateway(engine, MemoryStore(), model="seeing")
-    async with client(gateway) as http:
-        name = await two_turns(http, user("Sure?"))
-        assert routes(await commits(gateway, name)) == ["MITO", "MITO"]
-    assert engine.asked[1][1][0] == CAT
-
-
 async def test_more_new_images_than_can_be_placed_go_by_messages(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, engine: Seeing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each costs a render of the whole prompt: a thousand small ones would keep a processor busy for long."""
     monkeypatch.setattr("tito_io.client.turn_sampler.MOST_PLACED", 2)
-    name = await opened(http)
     prompt = [asking("What?", *[shown("cat")] * 2)]
-    prompt += [said(await chat(http, name, prompt)), asking("And?", *[shown("dog")] * 2)]
-    prompt += [said(await chat(http, name, prompt)), asking("And?", *[shown("map")] * 3)]
-    await chat(http, name, prompt)
-    await chat(http, await opened(http), [asking("What?", *[shown("cat")] * 3)])
+    prompt += [await talk.said(prompt), asking("And?", *[shown("dog")] * 2)]
+    prompt += [await talk.said(prompt), asking("And?", *[shown("map")] * 3)]
+    await talk.chat(prompt)
+    await chat(talk.http, await opened(talk.http), [asking("What?", *[shown("cat")] * 3)])
     assert [kind for kind, _ in engine.asked] == ["media", "media", "messages", "messages"]
-    turns = await commits(gateway, name)
+    turns = await talk.commits()
     assert routes(turns) == ["RENDERED", "TITO", "MITO"]
     assert turns[-1].origin.refusal == "MULTIMODAL"
 
 
 async def test_a_special_token_beside_an_image_that_goes_by_messages_is_refused(
-    engine: Seeing, folder: Path
+    talk: Talk, engine: Seeing
 ) -> None:
     """Ids without the image would be sampled from as if nothing were missing."""
     engine.refuses = True
-    async with client(gateway_of(engine, folder)) as http:
-        name = await opened(http)
-        answer = await http.post(
-            f"/sessions/{name}/v1/chat/completions",
-            json={"messages": [asking("What is <|im_end|>?", shown("cat"))]},
-        )
-        assert answer.status_code == 400
-        assert "spells a special token beside images" in answer.text
+    answer = await talk.post({"messages": [asking("What is <|im_end|>?", shown("cat"))]})
+    assert answer.status_code == 400
+    assert "spells a special token beside images" in answer.text
     assert not engine.asked
 
 
-async def test_a_text_that_spells_the_placeholder_is_text(gateway: Gateway, http: httpx2.AsyncClient) -> None:
-    name = await opened(http)
-    await chat(http, name, [asking("What is <image>?", shown("cat"))])
-    (turn,) = await commits(gateway, name)
+async def test_a_text_that_spells_the_placeholder_is_text(talk: Talk) -> None:
+    await talk.chat([asking("What is <image>?", shown("cat"))])
+    (turn,) = await talk.commits()
     assert turn.origin.route == "RENDERED"
     assert len(turn.step.media) == 1
 
@@ -339,105 +280,75 @@ async def test_a_text_that_spells_the_placeholder_is_text(gateway: Gateway, http
 # Keys and limits.
 
 
-async def test_a_clients_own_key_is_never_an_image_of_its_choice(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
-) -> None:
+async def test_a_clients_own_key_is_never_an_image_of_its_choice(talk: Talk, engine: Seeing) -> None:
     """A server believes a key: with another session's digest it would show that session's image."""
-    name = await opened(http)
-    await chat(http, name, [asking("What?", {**shown("dog"), "uuid": DIGEST})])
-    (turn,) = await commits(gateway, name)
+    await talk.chat([asking("What?", {**shown("dog"), "uuid": DIGEST})])
+    (turn,) = await talk.commits()
     assert turn.step.media[0].identity != DIGEST
     assert engine.asked == [("media", [url("dog")])]
-    for image in (
-        {"type": "image_url", "image_url": None},
-        {"type": "image_url", "image_url": {"url": DIGEST}},
-    ):
-        answer = await http.post(
-            f"/sessions/{name}/v1/chat/completions",
-            json={"messages": [asking("What?", {**image, "uuid": DIGEST})]},
-        )
-        assert answer.status_code == 400
+    for image in (named(), {"type": "image_url", "image_url": None}):
+        answer = await talk.post({"messages": [asking("What?", {**image, "uuid": DIGEST})]})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "uuid")
         assert "does not know, and no bytes" in answer.text
-    named = asking("What?", {**shown("dog"), "image_url": {"url": "https://example.org/a"}, "uuid": DIGEST})
-    await chat(http, name, [named])
-    assert engine.asked[-1][1][0]["content"][0] == {
-        "type": "image_url", "image_url": {"url": "https://example.org/a"},
-    }  # fmt: skip
+    await talk.chat([asking("What?", named("https://example.org/a", uuid=DIGEST))])
+    assert engine.asked[-1][1][0]["content"][0] == named("https://example.org/a")
+    await talk.chat([CAT])
+    await talk.chat([asking("And?", named())])  # now it stands for an image of the session
+    assert engine.asked[-1] == ("media", [url("cat")])
 
 
-async def test_a_digest_that_is_not_known_is_an_error_of_its_field(http: httpx2.AsyncClient) -> None:
-    part = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
-    path = f"/sessions/{await opened(http)}/v1/chat/completions"
-    answer = await http.post(path, json={"messages": [asking("What?", part)]})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "uuid"
+@limited_to(media_bytes=len(b"image/png\ncat"))  # each is kept with its type
+async def test_a_session_holds_so_many_bytes_of_images(talk: Talk, engine: Seeing) -> None:
+    first = await talk.said([CAT])
+    answer = await talk.post({"messages": [CAT, first, asking("And this?", shown("a very long name"))]})
+    assert (answer.status_code, "--max-media" in answer.text) == (429, True)
+    assert len(engine.asked) == 1
+    await talk.chat([CAT, first, asking("And this?", shown("cat"))])
 
 
-async def test_a_digest_alone_stands_for_an_image_of_the_session(
-    engine: Seeing, http: httpx2.AsyncClient
-) -> None:
-    name = await opened(http)
-    await chat(http, name, [CAT])
-    await chat(http, name, [asking("And?", {"type": "image_url", "image_url": {"url": DIGEST}})])
-    assert engine.asked[1] == ("media", [url("cat")])
+@limited_to(images=2)
+async def test_a_prompt_shows_so_many_images(talk: Talk, engine: Seeing) -> None:
+    answer = await talk.post({"messages": [asking("Which?", *[shown("cat")] * 3)]})
+    assert (answer.status_code, engine.asked) == (429, [])
+    assert "images in this prompt: at most 2; raise --max-images" in answer.text
+    held = {"type": "tool_result", "content": [shown("cat"), shown("dog")]}
+    await talk.chat([asking("Which?", held)])  # a part that holds images does not count
 
 
-async def test_a_session_holds_so_many_bytes_of_images(engine: Seeing, folder: Path) -> None:
-    limits = GatewayLimits(media_bytes=len(b"image/png\ncat"))  # each is kept with its type
-    async with client(gateway_of(engine, folder, limits=limits)) as http:
-        name = await opened(http)
-        first = said(await chat(http, name, [CAT]))
-        more = [CAT, first, asking("And this?", shown("a very long name"))]
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": more})
-        assert (answer.status_code, "--max-media" in answer.text) == (429, True)
-        assert len(engine.asked) == 1
-        await chat(http, name, [CAT, first, asking("And this?", shown("cat"))])
-
-
-async def test_a_prompt_shows_so_many_images(engine: Seeing, folder: Path) -> None:
-    limits = GatewayLimits(images=2)
-    async with client(gateway_of(engine, folder, limits=limits)) as http:
-        name = await opened(http)
-        many = asking("Which?", *[shown("cat")] * 3)
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": [many]})
-        assert (answer.status_code, engine.asked) == (429, [])
-        assert "images in this prompt: at most 2; raise --max-images" in answer.text
-        held = {"type": "tool_result", "content": [shown("cat"), shown("dog")]}
-        await chat(http, name, [asking("Which?", held)])  # a part that holds images does not count
-
-
+@pytest.mark.parametrize("fetched", [False, True])
 async def test_an_image_that_the_store_lost_is_put_back_with_its_bytes(
-    engine: Seeing, folder: Path, tmp_path: Path
+    engine: Seeing, folder: Path, tmp_path: Path, *, fetched: bool
 ) -> None:
     store = SqliteStore.open(tmp_path / "sessions.sqlite")
-    async with client(gateway_of(engine, folder, store)) as http:
-        name = await opened(http)
-        await chat(http, name, [CAT])
+    gateway = gateway_of(engine, folder, store, fetch_images=fetched)
+    if fetched:
+        gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(web := Web()) as base, talking(gateway) as talk:
+        whole = at(f"{base}/cat") if fetched else CAT
+        await talk.chat([whole])
         with closing(sqlite3.connect(tmp_path / "sessions.sqlite")) as database, database:
             assert database.execute("DELETE FROM media").rowcount == 1
-        named = asking("And?", {"type": "image_url", "image_url": {"url": DIGEST}})
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json={"messages": [named]})
+        answer = await talk.post({"messages": [whole if fetched else asking("And?", named())]})
         assert (answer.status_code, "lost an image" in answer.text) == (503, True)
         assert len(engine.asked) == 1
-        await chat(http, name, [CAT])
-        assert list(await store.media(name, [DIGEST])) == [DIGEST]
+        await talk.chat([whole])
+        assert fetched or list(await store.media(talk.name, [DIGEST])) == [DIGEST]
+        assert web.asked == ["/cat", "/cat"] * fetched
+    await store.aclose()
 
 
-async def test_a_turn_is_continued_after_its_images(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
-) -> None:
-    name = await opened(http)
-    first = said(await chat(http, name, [CAT]))
-    await chat(http, name, [CAT, first], continue_final_message=True, add_generation_prompt=False)
-    turns = await commits(gateway, name)
-    assert routes(turns) == ["RENDERED", "TITO"]
+async def test_a_turn_is_continued_after_its_images(talk: Talk, engine: Seeing) -> None:
+    prompt = [CAT, await talk.said([CAT])]
+    await talk.chat(prompt, continue_final_message=True, add_generation_prompt=False)
+    first, second = await talk.commits()
+    assert routes([first, second]) == ["RENDERED", "TITO"]
     assert engine.asked[1] == ("media", [url("cat")])
-    assert turns[1].step.media == turns[0].step.media
-    assert turns[1].step.prompt_ids.tolist() == turns[0].step.ids.tolist()[:-1]
+    assert second.step.media == first.step.media
+    assert second.step.prompt_ids.tolist() == first.step.ids.tolist()[:-1]
 
 
 async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, engine: Seeing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors: list[Exception] = []
 
@@ -446,30 +357,25 @@ async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
         return error_reply(error, *given)
 
     monkeypatch.setattr("tito_io.serve.turn_handler.error_reply", noted)
-    name = await opened(http)
-    first = said(await chat(http, name, [CAT]))
+    prompt = [CAT, await talk.said([CAT])]
     engine.spoils = True
-    asked = {"messages": [CAT, first], "continue_final_message": True, "add_generation_prompt": False}
-    answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=asked)
+    answer = await talk.post(
+        {"messages": prompt, "continue_final_message": True, "add_generation_prompt": False}
+    )
     assert answer.status_code == 502
-    assert "seeing: the engine saw another prompt than the one that was sent" in answer.text
-    assert len(await commits(gateway, name)) == 1
+    assert "seeing: the engine saw other images than before" in answer.text
+    assert len(await talk.commits()) == 1
     (error,) = errors
     assert isinstance(error, InvalidReplyError)
     assert error.partial is not None
     assert error.partial.completion_ids
 
 
-async def test_an_id_of_a_response_stands_for_its_images(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
-) -> None:
-    name = await opened(http)
-    image = {"type": "input_image", "image_url": url("cat")}
-    path = f"/sessions/{name}/v1/responses"
-    first = (await http.post(path, json={"input": [{"role": "user", "content": [image]}]})).json()
-    again = await http.post(path, json={"input": "Sure?", "previous_response_id": first["id"]})
+async def test_an_id_of_a_response_stands_for_its_images(talk: Talk, engine: Seeing) -> None:
+    first = (await talk.post({"input": [responses("cat")]}, "/v1/responses")).json()
+    again = await talk.post({"input": "Sure?", "previous_response_id": first["id"]}, "/v1/responses")
     assert again.status_code == 200
-    assert routes(await commits(gateway, name)) == ["RENDERED", "TITO"]
+    assert routes(await talk.commits()) == ["RENDERED", "TITO"]
     assert engine.asked[1] == ("media", [url("cat")])
 
 
@@ -523,71 +429,48 @@ def at(address: str) -> dict[str, Any]:
 
 
 async def test_an_address_goes_by_messages_unless_the_operator_lets_it_be_fetched(
-    gateway: Gateway, engine: Seeing, http: httpx2.AsyncClient
+    talk: Talk, engine: Seeing
 ) -> None:
-    name = await opened(http)
-    await chat(http, name, [at("https://example.org/cat.png")])
+    await talk.chat([at("https://example.org/cat.png")])
     assert engine.asked == [("messages", [at("https://example.org/cat.png")])]
-    assert routes(await commits(gateway, name)) == ["MITO"]
+    assert routes(await talk.commits()) == ["MITO"]
 
 
-async def test_an_image_is_fetched_once_and_then_it_is_that_image(
-    engine: Seeing, folder: Path, tmp_path: Path
-) -> None:
-    store = SqliteStore.open(tmp_path / "sessions.db")
-    gateway = gateway_of(engine, folder, store, fetch_images=True)
-    assert gateway.turns.fetcher is not None
-    gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
-    async with served(web := Web()) as base, client(gateway) as http:
-        name = await opened(http)
-        first = said(await chat(http, name, [at(f"{base}/cat")]))
-        gateway.sessions._loaded.clear()  # so that it is read from the store
-        await chat(http, name, [at(f"{base}/cat"), first, asking("And?", at(f"{base}/moved")["content"][0])])
-        turns = await commits(gateway, name)
+@FETCHING
+async def test_an_image_is_fetched_once_and_then_it_is_that_image(talk: Talk, engine: Seeing) -> None:
+    talk.gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
+    async with served(web := Web()) as base:
+        first = await talk.said([at(f"{base}/cat")])
+        talk.unload()
+        await talk.chat([at(f"{base}/cat"), first, asking("And?", at(f"{base}/moved")["content"][0])])
+        turns = await talk.commits()
         assert web.asked == ["/cat", "/moved", "/cat"]
         assert routes(turns) == ["RENDERED", "TITO"]
         assert turns[1].step.media[0].identity == turns[1].step.media[1].identity
         picture = f"data:image/png;base64,{base64.b64encode(b'/cat').decode()}"
         assert engine.asked[1] == ("media", [picture, picture])
-        gateway.sessions._loaded.clear()
-        await chat(http, name, [at(f"{base}/dog")])
-        await chat(http, name, [at(f"{base}/moved"), at(f"{base}/cat")])
-        gateway.sessions._loaded.clear()
-        await chat(http, name, [at(f"{base}/cat"), at(f"{base}/dog"), at(f"{base}/moved")])
+        talk.unload()
+        await talk.chat([at(f"{base}/dog")])
+        await talk.chat([at(f"{base}/moved"), at(f"{base}/cat")])
+        talk.unload()
+        await talk.chat([at(f"{base}/cat"), at(f"{base}/dog"), at(f"{base}/moved")])
         assert web.asked[3:] == ["/dog"]
         engine.refuses = True
-        await chat(http, name, [at(f"{base}/cat")])
+        await talk.chat([at(f"{base}/cat")])
         assert engine.asked[-1][1][0]["content"][0]["image_url"]["url"] == picture
-    await store.aclose()
 
 
-async def test_an_image_that_the_store_lost_is_fetched_again(
-    engine: Seeing, folder: Path, tmp_path: Path
-) -> None:
-    store = SqliteStore.open(tmp_path / "sessions.sqlite")
-    gateway = gateway_of(engine, folder, store, fetch_images=True)
-    gateway.turns.fetcher = ImageFetcher.of(allowed=lambda _: True)
-    async with served(web := Web()) as base, client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, [at(f"{base}/cat")])
-        with closing(sqlite3.connect(tmp_path / "sessions.sqlite")) as database, database:
-            assert database.execute("DELETE FROM media").rowcount == 1
-        body = {"messages": [at(f"{base}/cat")]}
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
-        assert (answer.status_code, "lost an image" in answer.text) == (503, True)
-        await chat(http, name, [at(f"{base}/cat")])
-        assert web.asked == ["/cat", "/cat"]
-    await store.aclose()
+@pytest.fixture
+async def fetcher() -> AsyncIterator[ImageFetcher]:
+    """Return a fetcher for which all addresses are public."""
+    found = ImageFetcher.of(allowed=lambda _: True)
+    yield found
+    assert not found.client.is_closed
+    await found.aclose()
+    assert found.client.is_closed
 
 
-async def test_a_type_of_an_image_may_have_parameters_and_capitals() -> None:
-    fetcher = ImageFetcher.of(allowed=lambda _: True)
-    async with served(Web()) as base:
-        found = await fetcher.fetch(f"{base}/typed")
-    await fetcher.aclose()
-    assert found == f"data:image/png;base64,{base64.b64encode(b'/typed').decode()}"
-
-
+@FETCHING
 @pytest.mark.parametrize(
     ("path", "why"),
     [
@@ -603,32 +486,24 @@ async def test_a_type_of_an_image_may_have_parameters_and_capitals() -> None:
     ],
 )
 async def test_what_cannot_be_fetched_is_the_requests_error(
-    engine: Seeing, folder: Path, path: str, why: str
+    talk: Talk, engine: Seeing, fetcher: ImageFetcher, path: str, why: str
 ) -> None:
-    gateway = gateway_of(engine, folder, fetch_images=True)
-    gateway.turns.fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), most_bytes=4000)
-    async with served(Web()) as base, client(gateway) as http:
-        name = await opened(http)
-        answer = await http.post(
-            f"/sessions/{name}/v1/chat/completions", json={"messages": [user(), at(f"{base}{path}")]}
-        )
+    talk.gateway.turns.fetcher = attrs.evolve(fetcher, most_bytes=4000)
+    async with served(Web()) as base:
+        answer = await talk.post({"messages": [user(), at(f"{base}{path}")]})
         assert answer.status_code == 400
         assert re.search(f"image 1 cannot be fetched: .*{why}", answer.text)
         assert base not in answer.text
     assert not engine.asked
 
 
+@FETCHING
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.1.2.3", "0", "[::ffff:10.0.0.1]"]
 )
-async def test_addresses_inside_of_a_network_are_not_fetched(engine: Seeing, folder: Path, host: str) -> None:
-    async with client(gateway_of(engine, folder, fetch_images=True)) as http:
-        name = await opened(http)
-        answer = await http.post(
-            f"/sessions/{name}/v1/chat/completions", json={"messages": [at(f"http://{host}:9/x.png")]}
-        )
-        assert answer.status_code == 400
-        assert "not public" in answer.text
+async def test_addresses_inside_of_a_network_are_not_fetched(talk: Talk, host: str) -> None:
+    answer = await talk.post({"messages": [at(f"http://{host}:9/x.png")]})
+    assert (answer.status_code, "not public" in answer.text) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -679,20 +554,6 @@ async def test_a_host_with_one_address_inside_of_the_network_is_not_asked(
         await fetcher.fetch(f"http://{'public' if redirected else 'mixed'}.example/cat.png")
     assert asked == [OUTSIDE] * redirected
     await fetcher.aclose()
-
-
-async def test_images_to_fetch_have_a_limit_together() -> None:
-    fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), most_together=80)
-    async with served(Web()) as base:
-        urls = [f"{base}/{name}" for name in ("first", "second", "third")]
-        assert len(await fetcher.all([at(url) for url in urls[:2]], {})) == 2
-        with pytest.raises(RequestRefused, match=r"image 3 cannot be fetched: .* more than 80 bytes"):
-            await fetcher.all([at(url) for url in urls], {})
-        known = dict.fromkeys(urls[:2], DIGEST)
-        assert len(await fetcher.all([at(url) for url in urls], known)) == 3
-    assert not fetcher.client.is_closed
-    await fetcher.aclose()
-    assert fetcher.client.is_closed
 
 
 async def test_a_server_shows_the_certificate_of_its_name() -> None:
@@ -754,12 +615,34 @@ async def test_an_image_of_another_form_is_left_to_the_engine(part: dict[str, An
 async def test_a_key_alone_stands_for_an_image_whatever_was_in_the_place_of_its_address(
     part: dict[str, Any],
 ) -> None:
-    named = named_media([asking("What?", {**part, "uuid": DIGEST})], {DIGEST})
-    (found, _) = named.messages[0]["content"]
-    assert (found["uuid"], found["image_url"]) == (DIGEST, {"url": DIGEST})
-    assert named.unsent == {DIGEST}
-    (back,) = restored(named.messages, {DIGEST: url("cat")})
+    found = named_media([asking("What?", {**part, "uuid": DIGEST})], {DIGEST})
+    (image, _) = found.messages[0]["content"]
+    assert (image["uuid"], image["image_url"]) == (DIGEST, {"url": DIGEST})
+    assert found.unsent == {DIGEST}
+    (back,) = restored(found.messages, {DIGEST: url("cat")})
     assert back["content"][0] == shown("cat")
+    beside = {"type": "image_url", "image_url": {"detail": "low"}, "path": None, "uuid": DIGEST}
+    (message,) = named_media([asking("What?", beside)], {DIGEST}).messages
+    assert {**beside, "image_url": {"detail": "low", "url": DIGEST}} in message["content"]
+
+
+async def test_an_image_may_be_as_long_as_its_limit_and_three_redirections_away() -> None:
+    fetcher = mocked(b"cats", most_bytes=4)
+    whole = await fetcher.fetch("http://127.0.0.1/hop/3")
+    assert whole == shown("cats")["image_url"]["url"]
+    with pytest.raises(FetchError, match="more than 3 redirections"):
+        await fetcher.fetch("http://127.0.0.1/hop/4")
+    with pytest.raises(FetchError, match="more than 3 bytes"):
+        await attrs.evolve(fetcher, most_bytes=3).fetch("http://127.0.0.1/cat")
+    together = attrs.evolve(fetcher, most_together=2 * len(whole))
+    two = [at(f"http://127.0.0.1/{place}") for place in range(2)]
+    assert len(await together.all(two, {})) == 2
+    assert len(await together.all([*two, at("http://127.0.0.1/2")], {"http://127.0.0.1/0": DIGEST})) == 3
+    short = attrs.evolve(fetcher, most_together=2 * len(whole) - 1)
+    with pytest.raises(RequestRefused, match="image 2 cannot be fetched: with those before it") as refused:
+        await short.all(two, {})
+    assert refused.value.parameter == "messages"
+    await fetcher.aclose()
 
 
 async def test_too_many_addresses_are_refused_and_no_fewer() -> None:
@@ -773,21 +656,6 @@ async def test_too_many_addresses_are_refused_and_no_fewer() -> None:
     await fetcher.aclose()
 
 
-async def test_an_image_may_be_as_long_as_its_limit() -> None:
-    fetcher = mocked(b"cats", most_bytes=4)
-    whole = await fetcher.fetch("http://127.0.0.1/cat")
-    with pytest.raises(FetchError, match="more than 3 bytes"):
-        await attrs.evolve(fetcher, most_bytes=3).fetch("http://127.0.0.1/cat")
-    together = attrs.evolve(fetcher, most_together=2 * len(whole))
-    two = [at(f"http://127.0.0.1/{place}") for place in range(2)]
-    assert len(await together.all(two, {})) == 2
-    short = attrs.evolve(fetcher, most_together=2 * len(whole) - 1)
-    with pytest.raises(RequestRefused, match="image 2 cannot be fetched: with those before it") as refused:
-        await short.all(two, {})
-    assert refused.value.parameter == "messages"
-    await fetcher.aclose()
-
-
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would resolve the name again, and reach what the gateway may not."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -795,11 +663,12 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name.upper(), "http://127.0.0.1:1")
     fetcher = ImageFetcher.of(allowed=lambda _: True)
     async with served(Web()) as base:
-        assert (await fetcher.fetch(f"{base}/cat")).startswith("data:image/png;")
+        found = await fetcher.fetch(f"{base}/typed")  # a type may have parameters and capitals
     await fetcher.aclose()
+    assert found == f"data:image/png;base64,{base64.b64encode(b'/typed').decode()}"
 
 
-async def test_no_connection_is_used_again() -> None:
+async def test_no_connection_is_used_again(fetcher: ImageFetcher) -> None:
     """Another host may have the same address, and another certificate."""
     ports: list[int] = []
     web = Web()
@@ -809,19 +678,21 @@ async def test_no_connection_is_used_again() -> None:
             ports.append(scope["client"][1])
         await web(scope, receive, send)
 
-    fetcher = ImageFetcher.of(allowed=lambda _: True)
     async with served(watched) as base:
         await fetcher.all([at(f"{base}/cat"), at(f"{base}/dog")], {})
-    await fetcher.aclose()
     assert len(set(ports)) == len(ports) == 2
 
 
-async def test_an_image_may_be_three_redirections_away() -> None:
-    fetcher = mocked(b"cat")
-    assert await fetcher.fetch("http://127.0.0.1/hop/3") == shown("cat")["image_url"]["url"]
-    with pytest.raises(FetchError, match="more than 3 redirections"):
-        await fetcher.fetch("http://127.0.0.1/hop/4")
-    await fetcher.aclose()
+@WITHOUT_FOLDER
+async def test_images_inside_of_parts_and_in_other_forms_are_sent_as_they_came(
+    talk: Talk, engine: Seeing
+) -> None:
+    """Some engines take the address of an `input_image` as a text alone."""
+    await talk.chat([asked := asking("What?", {"type": "input_image", "image_url": url("cat")})])
+    assert engine.asked == [("messages", [asked])]
+    await talk.chat([asking("What?", {"type": "tool_result", "content": [named(uuid=DIGEST)]})])
+    (_, (message,)) = engine.asked[1]
+    assert message["content"][0]["content"] == [shown("cat")]
 
 
 @pytest.mark.parametrize(
@@ -877,37 +748,11 @@ async def test_another_medium_with_a_key_has_its_bytes(part: dict[str, Any]) -> 
             named_media([asking("What?", alone)], {DIGEST})
 
 
-async def test_a_key_beside_fields_without_a_value_stands_for_its_image() -> None:
-    part = {"type": "image_url", "image_url": {"detail": "low"}, "path": None, "uuid": DIGEST}
-    (message,) = named_media([asking("What?", part)], {DIGEST}).messages
-    assert {**part, "image_url": {"detail": "low", "url": DIGEST}} in message["content"]
-
-
 @pytest.mark.parametrize("more", [{"image": "https://example.org/cat.png"}, {"type": "video_url"}])
 async def test_named_messages_are_named_once(more: dict[str, Any]) -> None:
     """A request that continues a response by its id has the messages as they were stored."""
     named = named_media([asking("What?", {**shown("cat"), **more})], ())
     assert named_media(named.messages, set(named.urls)).messages == named.messages
-
-
-async def test_an_image_keeps_the_form_that_it_came_in(engine: Seeing) -> None:
-    """Some engines take the address of an `input_image` as a text alone."""
-    gateway = build_gateway(engine, MemoryStore(), model="seeing")
-    asked = asking("What?", {"type": "input_image", "image_url": url("cat")})
-    async with client(gateway) as http:
-        await chat(http, await opened(http), [asked])
-    assert engine.asked == [("messages", [asked])]
-
-
-async def test_a_known_image_inside_of_a_part_is_sent_with_its_bytes(engine: Seeing) -> None:
-    gateway = build_gateway(engine, MemoryStore(), model="seeing")
-    by_name = {"type": "image_url", "image_url": {"url": DIGEST}, "uuid": DIGEST}
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, [CAT])
-        await chat(http, name, [asking("What?", {"type": "tool_result", "content": [by_name]})])
-    (_, (message,)) = engine.asked[1]
-    assert message["content"][0]["content"] == [shown("cat")]
 
 
 async def test_parts_inside_of_parts_get_their_bytes_back() -> None:
@@ -926,34 +771,28 @@ async def test_a_page_says_what_is_fetched_at_most() -> None:
     assert f"{each}, {MOST_IMAGES} and {one.most_together // MIB} MiB in one request" in page
 
 
-async def test_only_addresses_of_the_web_are_fetched() -> None:
-    fetcher = ImageFetcher.of(allowed=lambda _: True)
+async def test_only_addresses_of_the_web_are_fetched(fetcher: ImageFetcher) -> None:
     async with served(web := Web()) as base:
         known = f"{base}/known"
-        parts: list[dict[str, Any]] = [
+        parts = [
             {"type": "text", "text": "hi"},
-            {"type": "image_url", "image_url": {"url": url("cat")}},
+            *(named(one) for one in (url("cat"), DIGEST, f"{base}/a", known, f"{base}/a")),
             {"type": "image_url", "image_url": {}},
-            {"type": "image_url", "image_url": {"url": DIGEST}},
-            *({"type": "image_url", "image_url": {"url": one}} for one in (f"{base}/a", known, f"{base}/a")),
         ]
         found = await fetcher.all([user(), asking("What?", *parts)], {known: "a digest", "other": "unused"})
-    await fetcher.aclose()
     picture = f"data:image/png;base64,{base64.b64encode(b'/a').decode()}"
     assert found == {f"{base}/a": picture, known: "a digest"}
     assert web.asked == ["/a"]
 
 
 @pytest.mark.whole
-async def test_a_server_that_takes_too_long_is_given_up() -> None:
+async def test_a_server_that_takes_too_long_is_given_up(fetcher: ImageFetcher) -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await no_lifespan(receive, send)
         else:
             await anyio.sleep(5)
 
-    fetcher = attrs.evolve(ImageFetcher.of(allowed=lambda _: True), seconds=0.2)
     async with served(slow) as base:
         with anyio.fail_after(3), pytest.raises(FetchError, match=r"it took more than 0\.2 seconds"):
-            await fetcher.fetch(f"{base}/cat")
-    await fetcher.aclose()
+            await attrs.evolve(fetcher, seconds=0.2).fetch(f"{base}/cat")

@@ -19,11 +19,13 @@ from tests.io.serve.gateway import (
     chat,
     client,
     embedded_gateway,
+    limited,
     opened,
     scripted_gateway,
+    talking,
     user,
 )
-from tito_io.engines.protocol import Reply, Sampling, Watch
+from tito_io.engines.protocol import Reply, Sampling, Usage, Watch
 from tito_io.serve import metrics
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.metrics import Metrics
@@ -152,12 +154,11 @@ def test_dashboards_find_these_buckets() -> None:
 
 @pytest.mark.anyio
 async def test_a_turn_takes_as_long_as_it_is_sampled() -> None:
-    gateway = scripted_gateway(Scripted())
     begun = time.perf_counter()
-    async with client(gateway) as http:
-        await chat(http, await opened(http), HELLO)
+    async with talking() as talk:
+        await talk.chat(HELLO)
     most = time.perf_counter() - begun
-    (seconds,) = re.findall(r"(?m)^tito_turn_seconds_sum (.+)$", gateway.metrics.text().decode())
+    (seconds,) = re.findall(r"(?m)^tito_turn_seconds_sum (.+)$", talk.metrics)
     assert 0 < float(seconds) < most
 
 
@@ -179,7 +180,7 @@ async def test_the_wait_of_first_and_of_later_turns_is_counted() -> None:
 @pytest.mark.anyio
 async def test_a_wait_is_as_long_as_there_is_no_place() -> None:
     engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=1)))
+    gateway = scripted_gateway(engine, choices=limited(calls=1))
     async with client(gateway) as http:
         names = [await opened(http) for _ in range(2)]
         async with anyio.create_task_group() as group:
@@ -189,16 +190,8 @@ async def test_a_wait_is_as_long_as_there_is_no_place() -> None:
             begun = time.perf_counter()
             await anyio.sleep(0.01)
             least = time.perf_counter() - begun
-            assert engine.held is not None
-            engine.held.set()
+            engine.go_on()
         assert (await gauges(http))['turn_wait_seconds_sum{turn="first"}'] >= least
-
-
-def test_workers_beyond_256_are_counted_together() -> None:
-    found = Metrics()
-    labels = [found._worker_label(f"worker {number}") for number in range(300)]
-    assert labels == [f"worker {number}" for number in range(256)] + ["other"] * 44
-    assert found._worker_label("worker 255") == "worker 255"
 
 
 async def gauges(http: httpx2.AsyncClient) -> dict[str, float]:
@@ -248,7 +241,7 @@ async def test_sessions_are_counted_as_they_come_and_go() -> None:
 @pytest.mark.anyio
 async def test_turns_are_counted_while_they_wait_and_run() -> None:
     engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=1)))
+    gateway = scripted_gateway(engine, choices=limited(calls=1))
 
     async def busy(http: httpx2.AsyncClient) -> tuple[float, float]:
         found = await gauges(http)
@@ -263,6 +256,20 @@ async def test_turns_are_counted_while_they_wait_and_run() -> None:
             with anyio.fail_after(20):
                 while await busy(http) != (3, 2):  # noqa: ASYNC110  # nobody tells
                     await anyio.sleep(0.005)
-            assert engine.held is not None
-            engine.held.set()
+            engine.go_on()
         assert await busy(http) == (0, 0)
+
+
+@pytest.mark.anyio
+async def test_only_so_many_workers_have_series_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_WORKERS", 2)
+    async with talking() as talk:
+        prompt = list(HELLO)
+        for worker in "aabcab":
+            usage = Usage(prompt_tokens=9, completion_tokens=3, cached_tokens=4)
+            talk.engine.told = {"worker": worker, "usage": usage}
+            prompt = [*prompt, await talk.said(prompt), user()]
+    found = re.findall(r'(?m)^tito_worker_cached_ids_total\{worker="(.+)"\} (.+)$', talk.metrics)
+    assert dict(found) == {"a": "8.0", "b": "8.0", "other": "4.0"}
+    expected = re.findall(r'(?m)^tito_worker_expected_ids_total\{worker="b"\} (.+)$', talk.metrics)
+    assert float(expected[0]) > 8

@@ -13,6 +13,7 @@ import pytest
 
 from tests.io.engines.miles.test_router import run_agent
 from tests.io.serve.gateway import (
+    CHAT,
     HELLO,
     Scripted,
     chat,
@@ -21,6 +22,7 @@ from tests.io.serve.gateway import (
     opened,
     scripted_gateway,
     served,
+    talking,
     toy,
     user,
 )
@@ -42,14 +44,17 @@ pytestmark = pytest.mark.anyio
 WIRES = pytest.mark.parametrize("later", [False, True], ids=["older", "later"])
 
 
-def transport(gateway: Gateway) -> httpx2.ASGITransport:
-    return httpx2.ASGITransport(app(gateway), raise_app_exceptions=False)
-
-
 @asynccontextmanager
-async def routed(gateway: Gateway) -> AsyncIterator[MilesRouter]:
-    async with MilesRouter("http://gateway", transport=transport(gateway)) as router:
+async def routed(gateway: Gateway | None = None) -> AsyncIterator[MilesRouter]:
+    transport = httpx2.ASGITransport(app(gateway or scripted_gateway(Scripted())), raise_app_exceptions=False)
+    async with MilesRouter("http://gateway", transport=transport) as router:
         yield router
+
+
+def trained(sample: Any) -> list[int]:
+    """Return the ids of a row that train."""
+    ids = sample.tokens[-sample.response_length :]
+    return [one for one, mask in zip(ids, sample.loss_mask or (), strict=True) if mask]
 
 
 def continued(reply: Any, messages: list[Any]) -> list[Any]:
@@ -58,8 +63,7 @@ def continued(reply: Any, messages: list[Any]) -> list[Any]:
 
 @WIRES
 async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
-    engine = Scripted()
-    gateway = scripted_gateway(engine, choices=GatewayOptions(later_wire=later))
+    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(later_wire=later))
     async with routed(gateway) as router, router.session() as session:
         first = await session.chat({"messages": HELLO})
         second = await session.chat({"messages": continued(first, HELLO)})
@@ -75,22 +79,12 @@ async def test_messages_go_in_and_every_id_comes_out(later: bool) -> None:
     assert records.get(str(first.raw["id"])) == records.records[0]
     (sample,) = samples.samples
     assert sample.tokens == records.accumulated_ids
-    start = len(first.prompt_ids)
-    trained = [one for one, mask in zip(sample.tokens[start:], sample.loss_mask or (), strict=True) if mask]
-    assert trained == [*first.completion_ids, *second.completion_ids]
+    assert trained(sample) == [*first.completion_ids, *second.completion_ids]
     logprobs = zip(sample.loss_mask or (), sample.rollout_log_probs or (), strict=True)
     assert [value for mask, value in logprobs if mask] == [-0.5] * 6
     names = [str(one.raw["id"]) for one in (first, second)]
-    assert sample.metadata["leaf"] == {
-        "node_id": names[1],
-        "parent": names[0],
-        "path_node_ids": names,
-        "response_id": names[1],
-        "follows": None,
-        "auxiliary": False,
-    }
+    assert sample.metadata["leaf"]["path_node_ids"] == names
     assert sample.metadata["accumulated_token_ids"] == list(records.accumulated_ids)
-    assert sample.metadata["tito_session_mismatch"] == []
     assert sample.nulls == {"rollout_indexer_topk", "rollout_routed_experts"}
 
 
@@ -122,8 +116,10 @@ async def test_an_agent_runs_unchanged_with_its_own_client_over_a_socket(later: 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
 async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_ids() -> None:
-    gateway = embedded_gateway()
-    async with Miles("http://gateway", transport=transport(gateway)) as engine:
+    async with (
+        served(app(embedded_gateway())) as url,
+        Miles(url) as engine,
+    ):
         messages, before = list(HELLO), tuple[int, ...]()
         for _ in range(12):
             reply = await engine.from_messages(messages, Rendering(), Sampling(max_tokens=60))
@@ -133,6 +129,23 @@ async def test_a_rollout_of_the_embedded_engine_through_miles_engine_keeps_its_i
         (talk,) = engine.conversations
         (sample,) = (await talk.session.samples()).samples
     assert sample.tokens == before
+
+
+@pytest.mark.parametrize(
+    ("left_out", "rows", "reason"), [(None, 0, "all_truncated"), (1, 1, None), (-10_000, 1, None)]
+)
+async def test_samples_are_cut_to_a_length_or_say_why_there_is_none(
+    left_out: int | None, rows: int, reason: str | None
+) -> None:
+    async with routed() as router, router.session() as session:
+        assert (await session.samples()).empty_reason == "no_records"
+        reply = await session.chat({"messages": HELLO})
+        whole = (*reply.prompt_ids, *reply.completion_ids)
+        found = await session.samples(1 if left_out is None else len(whole) - left_out)
+    assert (len(found.samples), found.empty_reason) == (rows, reason)
+    for sample in found.samples:  # a cut inside a turn keeps what fits
+        assert sample.tokens == (whole[:-1] if left_out == 1 else whole)
+        assert sample.loss_mask == (1,) * (2 if left_out == 1 else 3)
 
 
 @WIRES
@@ -174,49 +187,10 @@ async def test_what_was_used_since_its_samples_were_taken_is_not_deleted() -> No
             await MilesSession(session.id, session.wire).records()
 
 
-@pytest.mark.parametrize(("length", "rows", "reason"), [(1, 0, "all_truncated"), (10_000, 1, None)])
-async def test_samples_are_cut_to_a_length_or_say_why_there_is_none(
-    length: int, rows: int, reason: str | None
-) -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
-        assert (await session.samples()).empty_reason == "no_records"
-        await session.chat({"messages": HELLO})
-        found = await session.samples(length)
-    assert (len(found.samples), found.empty_reason) == (rows, reason)
-
-
-async def test_a_cut_inside_a_turn_keeps_what_fits() -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
-        reply = await session.chat({"messages": HELLO})
-        whole = (*reply.prompt_ids, *reply.completion_ids)
-        (sample,) = (await session.samples(len(whole) - 1)).samples
-    assert sample.tokens == whole[:-1]
-    assert sample.loss_mask == (1, 1)
-
-
-async def test_branches_are_rows_and_no_id_trains_twice() -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
-        first = await session.chat({"messages": HELLO})
-        await session.chat({"messages": continued(first, HELLO)})
-        await session.chat({"messages": [*HELLO, first.message, user("other")]})
-        found = await session.samples(metadata={"reward": 3})
-    trained = [
-        one
-        for sample in found.samples
-        for one, mask in zip(sample.tokens[-sample.response_length :], sample.loss_mask or (), strict=True)
-        if mask and one != 2
-    ]
-    assert sorted(trained) == [500, 501, 502, 503, 504, 505]
-    assert [sample.reward for sample in found.samples] == [3, 3]
-    assert found.session_metadata["agent"] == {"reward": 3}
-    assert len(found.session_metadata["tree"]["leaves"]) == 2
-
-
 @pytest.mark.parametrize("reward", ["1.0", True, [1.0], "nan"])
 async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}/samples", json={"metadata": {"reward": reward}})
+    async with talking() as talk:
+        answer = await talk.post({"metadata": {"reward": reward}}, "/samples")
         assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
         error = f"metadata.reward is {reward!r}: give a finite number, an object of them, or null"
         assert answer.json() == {"error": error}
@@ -228,61 +202,45 @@ async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> N
         ({"metdata": {"reward": 1}}, "metdata is no field of samples: did you mean 'metadata'?"),
         ({"max_seq_ln": 45}, "max_seq_ln is no field of samples: did you mean 'max_seq_len'?"),
         ({"reward": 1}, "reward is not read here: put one number into metadata.reward"),
+        ({"rewards": 1.0}, "rewards is not read here: put one number into metadata.reward"),
     ],
 )
 async def test_fields_of_samples_are_not_misspelled(body: dict[str, Any], words: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}/samples", json=body)
+    async with talking() as talk:
+        answer = await talk.post(body, "/samples")
     assert (answer.status_code, answer.json()) == (400, {"error": words})
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "counted"),
+    ("path", "body", "status", "counted"),
     [
-        ("samples?max_seq_ln=5", 400, None),
-        ("samples?newest=1", 200, 'dialect="samples",name="newest"'),
-        ("view?lef=1", 400, None),
-        ("view?newest=1", 200, 'dialect="view",name="newest"'),
+        ("/samples?max_seq_ln=5", None, 400, None),
+        ("/samples?newest=1", None, 200, 'dialect="samples",name="newest"'),
+        ("/samples", {"collector": "x"}, 200, 'dialect="samples",name="collector"} 1.0'),
+        ("/view?lef=1", None, 400, None),
+        ("/view?newest=1", None, 200, 'dialect="view",name="newest"'),
     ],
 )
-async def test_parameters_of_a_query_are_not_ignored_in_silence(
-    path: str, status: int, counted: str | None
+async def test_what_is_not_known_of_a_query_or_of_samples_is_not_ignored_in_silence(
+    path: str, body: Any, status: int, counted: str | None
 ) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.get(f"/sessions/{await opened(http)}/{path}")
-        metrics = (await http.get("/metrics")).text
+    async with talking() as talk:
+        answer = await (talk.get(path) if body is None else talk.post(body, path))
     assert answer.status_code == status
-    assert counted is None or counted in metrics
-
-
-async def test_a_field_of_samples_that_is_not_known_is_counted() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}/samples", json={"collector": "x"})
-        assert answer.status_code == 200
-        counted = (await http.get("/metrics")).text
-    assert 'tito_ignored_total{dialect="samples",name="collector"} 1.0' in counted
+    assert counted is None or counted in talk.metrics
 
 
 @pytest.mark.parametrize("reward", [0, -1.5, None, {"score": 1.0}])
 async def test_a_reward_may_be_a_number_or_several_by_name(reward: object) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name, wanted = await opened(http), {"accept": "application/json"}
-        await chat(http, name, HELLO)
-        body = {"metadata": {"reward": reward}}
-        answer = await http.post(f"/sessions/{name}/samples", json=body, headers=wanted)
+    async with talking() as talk:
+        await talk.chat(HELLO)
+        body, wanted = {"metadata": {"reward": reward}}, {"accept": "application/json"}
+        answer = await talk.post(body, "/samples", headers=wanted)
         assert [sample["reward"] for sample in answer.json()["samples"]] == [reward]
 
 
-@pytest.mark.parametrize("name", ["reward", "rewards"])
-async def test_a_reward_in_the_wrong_place_is_not_lost(name: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}/samples", json={name: 1.0})
-        assert answer.status_code == 400
-        assert answer.json()["error"].startswith(f"{name} is not read here: put one number into")
-
-
 async def test_a_client_sends_no_reward_that_would_become_null() -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+    async with routed() as router, router.session() as session:
         with pytest.raises(InputError, match=r"metadata\.reward is nan: give a finite number"):
             await session.samples(metadata={"reward": math.nan})
 
@@ -300,27 +258,11 @@ async def test_errors_have_the_shapes_that_the_client_knows() -> None:
             await MilesSession("0" * 32, session.wire).chat({"messages": HELLO})
 
 
-async def test_what_only_the_server_sets_is_refused_by_the_later_wire() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = (await http.post("/sessions")).json()["session_id"]
-        body = {"messages": HELLO, "input_ids": [1]}
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
-    assert answer.status_code == 400
-    assert "input_ids" in answer.json()["error"]["message"]
-
-
 async def test_the_older_wire_tells_ids_unasked_and_overwrites_what_only_it_sets() -> None:
-    engine = Scripted()
-    gateway = scripted_gateway(engine, choices=GatewayOptions(later_wire=False))
-    async with client(gateway) as http:
-        name = (await http.post("/sessions", content=b"")).json()["session_id"]
-        body = {"messages": HELLO, "input_ids": [1]}
-        answer = (await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()
-    assert answer["choices"][0]["meta_info"]["output_token_logprobs"] == [
-        [-0.5, 500, None],
-        [-0.5, 501, None],
-        [-0.5, 2, None],
-    ]
+    async with talking(choices=GatewayOptions(later_wire=False)) as talk:
+        answer = (await talk.post({"messages": HELLO, "input_ids": [1]})).json()
+    pairs = answer["choices"][0]["meta_info"]["output_token_logprobs"]
+    assert pairs == [[-0.5, index, None] for index in (500, 501, 2)]
 
 
 async def test_health_names_the_process() -> None:
@@ -330,26 +272,8 @@ async def test_health_names_the_process() -> None:
     assert (health.status, health.instance_id) == ("ok", "f" * 32)
 
 
-async def test_a_null_log_probability_leaves_the_field_out_and_invents_none() -> None:
-    engine = Scripted()
-    gateway = scripted_gateway(engine)
-    turn = engine._turn
-
-    def without(prompt: list[int], n: int) -> Any:
-        return attrs.evolve(turn(prompt, n), logprobs=(-0.5, None, -0.5))
-
-    engine_type: Any = type(engine)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_type, "_turn", lambda _, prompt, n: without(prompt, n))
-        async with routed(gateway) as router, router.session() as session:
-            await session.chat({"messages": HELLO})
-            (sample,) = (await session.samples()).samples
-    assert sample.rollout_log_probs is None
-    assert "rollout_log_probs" in sample.nulls
-
-
 async def test_a_sample_says_when_each_of_its_turns_came_and_ended() -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
+    async with routed() as router, router.session() as session:
         first = await session.chat({"messages": HELLO})
         (alone,) = (await session.samples()).samples
         await session.chat({"messages": continued(first, HELLO)})
@@ -368,12 +292,8 @@ async def test_a_record_s_request_has_what_its_prompt_was_rendered_with() -> Non
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "b"}]}
-
-    class Calling(Scripted):
-        def _turn(self, prompt: list[int], n: int) -> Any:
-            return attrs.evolve(super()._turn(prompt, n), message=message)
-
-    async with routed(scripted_gateway(Calling())) as router, router.session() as session:
+    engine = Scripted(told={"message": message})
+    async with routed(scripted_gateway(engine)) as router, router.session() as session:
         args = {"enable_thinking": False}
         body = {"messages": HELLO, "tools": [tool], "chat_template_kwargs": args, "reasoning_effort": "low"}
         await session.chat(body)
@@ -382,13 +302,6 @@ async def test_a_record_s_request_has_what_its_prompt_was_rendered_with() -> Non
     assert record.request["chat_template_kwargs"] == {**args, "reasoning_effort": "low"}
     calls = record.response["choices"][0]["message"]["tool_calls"]
     assert [(one["id"], one["index"]) for one in calls] == [("a", 0), ("b", 1)]
-
-
-@pytest.mark.parametrize("name", ["return_logprob", "no_stop_trim", "return_routed_experts"])
-async def test_fields_that_the_adapters_set_themselves_are_accepted(name: str) -> None:
-    async with routed(scripted_gateway(Scripted())) as router, router.session() as session:
-        reply = await session.chat({"messages": HELLO, name: True})
-    assert reply.completion_ids == (500, 501, 2)
 
 
 async def test_what_miles_driver_gives_its_agents_is_accepted_and_what_has_no_effect_is_counted() -> None:
@@ -406,18 +319,17 @@ async def test_a_session_can_have_one_sample_whatever_was_retried(one: bool) -> 
     """Miles' first driver unpacks exactly one; which turns are on its path is what the records show."""
     gateway = scripted_gateway(Scripted(), choices=GatewayOptions(one_sample=one))
     async with routed(gateway) as router, router.session() as session:
-        assert (await session.samples()).empty_reason == "no_records"
         first = await session.chat({"messages": HELLO})
-        await session.chat({"messages": continued(first, HELLO)})
+        second = await session.chat({"messages": continued(first, HELLO)})
         last = await session.chat({"messages": [*HELLO, first.message, user("other")]})
         found, records = await session.samples(), await session.records()
     assert len(found.samples) == (1 if one else 2)
     assert found.session_metadata.get("leaves_left_out") == (1 if one else None)
+    turns = (first, last) if one else (first, second, last)
+    sampled = [index for sample in found.samples for index in trained(sample)]
+    assert sorted(sampled) == sorted(index for turn in turns for index in turn.completion_ids)
     if one:
-        (sample,) = found.samples
-        assert sample.tokens == records.accumulated_ids == (*last.prompt_ids, *last.completion_ids)
-        trained = zip(sample.tokens[-sample.response_length :], sample.loss_mask or (), strict=True)
-        assert [index for index, mask in trained if mask] == [*first.completion_ids, *last.completion_ids]
+        assert found.samples[0].tokens == records.accumulated_ids == (*last.prompt_ids, *last.completion_ids)
 
 
 @WIRES
@@ -434,28 +346,25 @@ async def test_errors_of_session_routes_are_texts_in_the_older_wire(
     later: bool, method: str, path: str, body: Any, status: int
 ) -> None:
     """Elsewhere they are objects, in which OpenAI's clients find a text and a code."""
-    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(later_wire=later))
-    async with client(gateway) as http:
-        name = (await http.post("/sessions")).json()["session_id"]
-        answer = await http.request(method, f"/sessions/{name}{path}", json=body)
+    async with talking(choices=GatewayOptions(later_wire=later)) as talk:
+        http = talk.http
+        answer = await http.request(method, f"/sessions/{talk.name}{path}", json=body)
         assert answer.status_code == status, answer.text
         assert isinstance(answer.json()["error"], dict if later else str)
-        missing = await http.post(f"/sessions/{'0' * 32}/v1/chat/completions", json={"messages": HELLO})
+        missing = await http.post(f"/sessions/{'0' * 32}{CHAT}", json={"messages": HELLO})
         error = missing.json()["error"]
         text = f"session not found: session_id={'0' * 32}{ENDED}"
         assert (error["message"] if later else error) == text
-        anthropic = await http.post(f"/sessions/{name}/v1/messages", json={"messages": 1})
-        assert anthropic.json()["type"] == "error"
+        assert (await talk.post({"messages": 1}, "/v1/messages")).json()["type"] == "error"
         assert isinstance((await http.get("/v1/unknown")).json()["error"], dict)
 
 
 async def test_an_answer_has_the_fields_of_sglang_that_were_asked_for() -> None:
-    async with client(scripted_gateway(Scripted(stop_reason="END"))) as http:
-        name = await opened(http)
-        plain = await chat(http, name, HELLO)
+    async with talking(Scripted(stop_reason="END")) as talk:
+        plain = await talk.chat(HELLO)
         asked = {"return_prompt_token_ids": True, "n": 2}
-        ids = await chat(http, name, HELLO, **asked)
-        info = await chat(http, name, HELLO, return_meta_info=True)
+        ids = await talk.chat(HELLO, **asked)
+        info = await talk.chat(HELLO, return_meta_info=True)
     added = {"matched_stop", "prompt_token_ids", "meta_info"}
     assert not added & plain["choices"][0].keys()
     for one in ids["choices"]:
@@ -469,11 +378,10 @@ async def test_an_answer_has_the_fields_of_sglang_that_were_asked_for() -> None:
 async def test_each_field_that_only_the_server_sets_is_refused_by_the_later_wire(field: str) -> None:
     for later in (True, False):
         choices = GatewayOptions(later_wire=later, strict=True)
-        async with client(scripted_gateway(Scripted(), choices=choices)) as http:
-            path = f"/sessions/{await opened(http)}/v1/chat/completions"
-            answer = await http.post(path, json={"messages": HELLO, field: 1})
+        async with talking(choices=choices) as talk:
+            answer = await talk.post({"messages": HELLO, field: 1})
             assert answer.status_code == (400 if later else 200)
-            assert (await http.post(path, json={"messages": HELLO, field: None})).status_code == 200
+            assert (await talk.post({"messages": HELLO, field: None})).status_code == 200
         assert not later or answer.json()["error"]["param"] == field
 
 
@@ -485,11 +393,10 @@ async def test_each_field_that_only_the_server_sets_is_refused_by_the_later_wire
     ],
 )
 async def test_fields_of_sglang_are_no_fields_of_a_chat(field: str) -> None:
-    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(strict=True))
-    async with client(gateway) as http:
-        answer = await chat(http, await opened(http), HELLO, **{field: True})
-    assert answer["choices"][0]["message"]["content"] == "ok"
-    assert b"tito_ignored_total{" not in gateway.metrics.text()
+    async with talking(choices=GatewayOptions(strict=True)) as talk:
+        answer = await talk.said(HELLO, **{field: True})
+    assert answer["content"] == "ok"
+    assert b"tito_ignored_total{" not in talk.gateway.metrics.text()
 
 
 @pytest.mark.parametrize(("field", "value"), [("temperature", 0.5), ("top_p", 0.25), ("top_k", 7)])

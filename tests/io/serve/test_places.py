@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, client, opened, scripted_gateway
-from tito_io.serve.gateway import GatewayOptions
+from tests.io.serve.gateway import HELLO, Scripted, client, limited, opened, scripted_gateway
 from tito_io.serve.places import Places
-from tito_io.serve.refusals import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +84,7 @@ async def test_a_place_is_passed_on_by_a_turn_that_ends_as_it_gets_it() -> None:
 
 async def test_an_agent_with_one_request_does_not_wait_for_all_those_of_another() -> None:
     engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=1)))
+    gateway = scripted_gateway(engine, choices=limited(calls=1))
     ended = list[str]()
 
     async def ask(http: httpx2.AsyncClient, agent: str, name: str) -> None:
@@ -101,6 +99,5 @@ async def test_an_agent_with_one_request_does_not_wait_for_all_those_of_another(
             for agent, name in (*[("busy", busy)] * 6, ("other", other)):
                 group.start_soon(ask, http, agent, name)
                 await anyio.wait_all_tasks_blocked()
-            assert engine.held is not None
-            engine.held.set()
+            engine.go_on()
     assert ended.index("other") <= 2

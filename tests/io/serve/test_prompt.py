@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import HELLO, Scripted, talking, user
 from tito_core import Forgiveness, Messages, Step, Trajectory
 from tito_core.locate import find as find_match
 from tito_core.normalization.receipts import OPTIONAL
@@ -120,15 +120,13 @@ async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytes
         return find(steps, messages, *rest)
 
     monkeypatch.setattr("tito_io.serve.prompt.find", watched)
-    gateway = scripted_gateway(Scripted(each="answer {}".format), choices=GatewayOptions())
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(Scripted(each="answer {}".format), choices=GatewayOptions()) as talk:
         messages: list[Any] = list(HELLO)
         for _ in range(8):
-            said = (await chat(http, name, messages))["choices"][0]["message"]
+            said = await talk.said(messages)
             messages = [*messages, said, user()]
-        await chat(http, name, messages[:5])
-        async with gateway.sessions.using(name) as session:
+        await talk.chat(messages[:5])
+        async with talk.gateway.sessions.using(talk.name) as session:
             routes = [one.origin.route for one in session.commits.values()]
             assert len(session.forest.leaves) == 2
     assert searched == [1, 5]  # the first turn, and the one that went back

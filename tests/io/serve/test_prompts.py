@@ -9,7 +9,7 @@ import pytest
 from tests.engines.preprocessing.shapes import text, user
 from tito_io.embedded import family
 
-from .gateway import HELLO, Remembering, client, embedded_gateway, opened
+from .gateway import HELLO, Remembering, embedded_gateway, talking
 
 pytestmark = pytest.mark.anyio
 
@@ -25,15 +25,12 @@ NEXT: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("new", NEXT.values(), ids=NEXT)
 async def test_what_follows_a_turn_is_what_vllm_renders(new: list[dict[str, Any]]) -> None:
-    gateway = embedded_gateway()
-    async with client(gateway) as http:
-        name = await opened(http)
-        path = f"/sessions/{name}/v1/chat/completions"
-        first = (await http.post(path, json={"messages": HELLO})).json()["choices"][0]["message"]
+    async with talking(embedded_gateway()) as talk:
+        first = (await talk.post({"messages": HELLO})).json()["choices"][0]["message"]
         messages = [*HELLO, first, *new]
-        await http.post(path, json={"messages": messages})
-    assert isinstance(gateway.turns.engine, Remembering)
-    one, two = gateway.turns.engine.replies
+        await talk.post({"messages": messages})
+    assert isinstance(talk.engine, Remembering)
+    one, two = talk.engine.replies
     kept = [*one.prompt_ids, *one.completion_ids]
     assert list(two.prompt_ids[: len(kept)]) == kept  # stitched
     renamed = [one | {"role": "system"} if one["role"] == "developer" else one for one in messages]

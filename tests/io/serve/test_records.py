@@ -12,7 +12,7 @@ import attrs
 import orjson
 import pytest
 
-from tests.io.serve.gateway import HELLO, Reporting, Scripted, chat, client, opened, scripted_gateway, user
+from tests.io.serve.gateway import HELLO, Reporting, Scripted, Talk, talking, user
 from tito_core.samples import make_rows
 from tito_io.dialects.wire import dumps
 from tito_io.samples.read import StoredConversation, conversations
@@ -24,23 +24,41 @@ pytestmark = pytest.mark.anyio
 TURNS = 6
 
 
-async def conversation(http: Any, name: str) -> list[Any]:
+async def conversation(talk: Talk) -> list[Any]:
     """Take some turns; return the messages of the last prompt."""
     messages: list[Any] = list(HELLO)
-    for turn in range(TURNS):
-        answered = await chat(http, name, messages)
-        if turn < TURNS - 1:
-            said = {"role": "user", "content": f"And {turn}?"}
-            messages = [*messages, answered["choices"][0]["message"], said]
+    for turn in range(1, TURNS):
+        messages = [*messages, await talk.said(messages), user(f"And {turn}?")]
+    await talk.chat(messages)
     return messages
 
 
+@pytest.mark.parametrize("renders_as", ["", "sglang"])
+async def test_a_call_has_only_what_is_new_in_it_and_the_engine_whose_prompts_it_has(renders_as: str) -> None:
+    """An engine that changes no messages is not named."""
+    engine = type("As", (Scripted,), {"renders_as": renders_as} if renders_as else {})()
+    async with talking(engine) as talk:
+        await conversation(talk)
+        lines = [orjson.loads(one) for one in (await talk.get("/calls")).content.splitlines()]
+    assert [one.get("engine", "") for one in lines] == [renders_as] * TURNS
+    sizes = [len(one["call"]["step"]["prompt"]) for one in lines]
+    assert sizes == [len(HELLO), *[1] * (TURNS - 1)]
+
+
+async def test_an_empty_session_has_no_calls_and_no_records_and_an_unknown_one_is_not_found() -> None:
+    async with talking() as talk:
+        assert (await talk.get("/calls")).content == b""
+        assert (await talk.http.get("/sessions/unknown/calls")).status_code == 404
+        found = (await talk.get()).json()
+    empty: dict[str, list[Any]] = {"nodes": [], "leaves": []}
+    assert found["records"] == []
+    assert found["metadata"] == {"accumulated_token_ids": [], "max_trim_tokens": 0, "tree": empty}
+
+
 async def test_each_record_has_the_whole_conversation_and_all_ids() -> None:
-    engine = Scripted()
-    async with client(scripted_gateway(engine)) as http:
-        name = await opened(http)
-        messages = await conversation(http, name)
-        found = (await http.get(f"/sessions/{name}")).json()
+    async with talking() as talk:
+        messages = await conversation(talk)
+        found = (await talk.get()).json()
     assert [one["request"]["messages"] for one in found["records"]] == [
         [
             {k: v for k, v in message.items() if k in ("role", "content")}
@@ -48,7 +66,7 @@ async def test_each_record_has_the_whole_conversation_and_all_ids() -> None:
         ]
         for turn in range(TURNS)
     ]
-    asked = [prompt for kind, prompt, _ in engine.asked if kind == "ids"]
+    asked = [prompt for kind, prompt, _ in talk.engine.asked if kind == "ids"]
     assert [one["request"]["input_ids"] for one in found["records"][1:]] == asked
     ids = found["records"][-1]["request"]["input_ids"]
     assert found["metadata"]["accumulated_token_ids"][: len(ids)] == ids
@@ -56,25 +74,23 @@ async def test_each_record_has_the_whole_conversation_and_all_ids() -> None:
 
 
 async def test_a_branch_has_the_records_of_its_own_path() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await conversation(http, name)
-        other = [*HELLO, {"role": "assistant", "content": "no"}, {"role": "user", "content": "Again."}]
-        await chat(http, name, other)
-        found = (await http.get(f"/sessions/{name}")).json()
+    async with talking() as talk:
+        await conversation(talk)
+        other = [*HELLO, {"role": "assistant", "content": "no"}, user("Again.")]
+        await talk.chat(other)
+        found = (await talk.get()).json()
     assert [one["request"]["messages"] for one in found["records"]] == [other]
     assert len(found["metadata"]["tree"]["leaves"]) == 2
 
 
 async def test_calls_are_those_of_all_branches_and_make_the_same_rows(tmp_path: Path) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        messages = await conversation(http, name)
-        await chat(http, name, [*messages[:-1], user("Or else?")])
-        await chat(http, name, [user("Another.")])
-        answered = await http.get(f"/sessions/{name}/calls")
-        rows = (await http.get(f"/sessions/{name}/samples", headers={"accept": "application/json"})).json()
-        by_key = await http.get("/session/calls", headers={"x-tito-session": name})
+    async with talking() as talk:
+        messages = await conversation(talk)
+        await talk.chat([*messages[:-1], user("Or else?")])
+        await talk.chat([user("Another.")])
+        answered = await talk.get("/calls")
+        rows = (await talk.get("/samples", headers={"accept": "application/json"})).json()
+        by_key = await talk.http.get("/session/calls", headers={"x-tito-session": talk.name})
     assert answered.headers["content-type"] == "application/x-ndjson"
     assert by_key.content == answered.content
     assert len(answered.content.splitlines()) == TURNS + 2
@@ -82,47 +98,11 @@ async def test_calls_are_those_of_all_branches_and_make_the_same_rows(tmp_path: 
     file.write_bytes(answered.content)
     (stored,) = conversations(file)
     assert isinstance(stored, StoredConversation)
-    assert stored.name == name
+    assert stored.name == talk.name
     assert [(row.ids.tolist(), sum(row.loss_mask)) for row in make_rows(stored.forest).rows] == [
         (one["tokens"], sum(one["loss_mask"])) for one in rows["samples"]
     ]
     assert len(rows["samples"]) == 3
-
-
-async def test_a_call_has_only_what_is_new_in_it() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await conversation(http, name)
-        lines = (await http.get(f"/sessions/{name}/calls")).content.splitlines()
-    assert "engine" not in orjson.loads(lines[0])  # a scripted engine changes no messages
-    sizes = [len(orjson.loads(one)["call"]["step"]["prompt"]) for one in lines]
-    assert sizes == [len(HELLO), *[1] * (TURNS - 1)]
-
-
-async def test_each_call_names_the_engine_whose_prompts_it_has() -> None:
-    class AsSglang(Scripted):
-        renders_as = "sglang"
-
-    async with client(scripted_gateway(AsSglang())) as http:
-        name = await opened(http)
-        await conversation(http, name)
-        lines = (await http.get(f"/sessions/{name}/calls")).content.splitlines()
-    assert [orjson.loads(one)["engine"] for one in lines] == ["sglang"] * TURNS
-
-
-async def test_an_empty_session_has_no_calls_and_an_unknown_one_is_not_found() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        assert (await http.get(f"/sessions/{name}/calls")).content == b""
-        assert (await http.get("/sessions/unknown/calls")).status_code == 404
-
-
-async def test_an_empty_session_has_no_records() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        found = (await http.get(f"/sessions/{await opened(http)}")).json()
-    empty: dict[str, list[Any]] = {"nodes": [], "leaves": []}
-    assert found["records"] == []
-    assert found["metadata"] == {"accumulated_token_ids": [], "max_trim_tokens": 0, "tree": empty}
 
 
 async def test_the_text_of_each_message_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +112,9 @@ async def test_the_text_of_each_message_is_written_once(monkeypatch: pytest.Monk
         written.extend([value] if isinstance(value, dict) and value.keys() == {"role", "content"} else [])
         return dumps(value)
 
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        messages = await conversation(http, name)
-        async with gateway.sessions.using(name) as session:
+    async with talking() as talk:
+        messages = await conversation(talk)
+        async with talk.gateway.sessions.using(talk.name) as session:
             monkeypatch.setattr(records, "dumps", counted)
             parts = list(session_records(session))
     assert len(written) == len(messages) + 1
@@ -145,15 +123,13 @@ async def test_the_text_of_each_message_is_written_once(monkeypatch: pytest.Monk
 
 
 async def test_turns_go_on_while_records_are_read() -> None:
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        messages = await conversation(http, name)
-        async with gateway.sessions.using(name) as session:
+    async with talking() as talk:
+        messages = await conversation(talk)
+        async with talk.gateway.sessions.using(talk.name) as session:
             parts = session_records(session)
             begun = [next(parts), next(parts)]
         with anyio.fail_after(5):
-            await chat(http, name, [*messages, {"role": "user", "content": "More."}])
+            await talk.chat([*messages, {"role": "user", "content": "More."}])
     found = orjson.loads(b"".join((*begun, *parts)))
     assert (len(found["records"]), len(found["metadata"]["tree"]["nodes"])) == (TURNS, TURNS)
 
@@ -172,11 +148,10 @@ async def test_others_are_answered_between_two_records(monkeypatch: pytest.Monke
             await anyio.lowlevel.checkpoint()
 
     monkeypatch.setattr("tito_io.serve.app.session_records", noting)
-    async with client(scripted_gateway(Scripted())) as http, anyio.create_task_group() as group:
-        name = await opened(http)
-        await conversation(http, name)
+    async with talking() as talk, anyio.create_task_group() as group:
+        await conversation(talk)
         group.start_soon(work)
-        await http.get(f"/sessions/{name}")
+        await talk.get()
         group.cancel_scope.cancel()
     assert len(seen) == TURNS + 2
     assert seen[-1] - seen[0] >= TURNS
@@ -184,16 +159,13 @@ async def test_others_are_answered_between_two_records(monkeypatch: pytest.Monke
 
 async def test_a_record_says_all_that_is_known_of_its_turn() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    gateway = scripted_gateway(Reporting(), clock=lambda: 1_000.25)
-    async with client(gateway) as http:
-        name = await opened(http)
-        said = (await chat(http, name, [user("a")], tools=tools, seed=7))["choices"][0]["message"]
-        last = await chat(http, name, [user("a"), said, user("b")], tools=tools, model="mine", top_p=0.5)
-        found = (await http.get(f"/sessions/{name}")).json()
-        async with gateway.sessions.using(name) as session:
-            first, second = session.commits.values()
+    async with talking(Reporting(), clock=lambda: 1_000.25) as talk:
+        said = await talk.said([user("a")], tools=tools, seed=7)
+        last = await talk.chat([user("a"), said, user("b")], tools=tools, model="mine", top_p=0.5)
+        found = (await talk.get()).json()
+        first, second = await talk.commits()
     ids = second.step.ids.tolist()
-    assert found["session_id"] == name
+    assert found["session_id"] == talk.name
     assert found["metadata"] == {
         "accumulated_token_ids": ids,
         "max_trim_tokens": 0,
@@ -288,25 +260,22 @@ async def test_a_record_says_all_that_is_known_of_its_turn() -> None:
     ],
 )
 async def test_a_record_names_the_path_of_its_api(path: str, body: dict[str, Any], recorded: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        answered = await http.post(f"/sessions/{name}{path}", json={"model": "m", **body})
+    async with talking() as talk:
+        answered = await talk.post({"model": "m", **body}, path)
         assert answered.status_code == 200, answered.text
-        (record,) = (await http.get(f"/sessions/{name}")).json()["records"]
+        (record,) = (await talk.get()).json()["records"]
     assert (record["path"], record["response"]["object"]) == (recorded, "chat.completion")
 
 
 async def test_a_turn_of_which_no_rendering_is_known_is_shown() -> None:
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        async with gateway.sessions.using(name) as session:
+    async with talking() as talk:
+        await talk.chat(HELLO)
+        async with talk.gateway.sessions.using(talk.name) as session:
             (commit,) = session.commits.values()
             call = attrs.evolve(commit.call, step=attrs.evolve(commit.step, key=None))
             session.commits[commit.name] = attrs.evolve(commit, call=call)
-        (record,) = (await http.get(f"/sessions/{name}")).json()["records"]
+        (record,) = (await talk.get()).json()["records"]
         assert set(record["request"]) == {"messages", "input_ids"}
-        page = await http.get(f"/sessions/{name}/view")
+        page = await talk.get("/view")
     assert page.status_code == 200
     assert "sent by messages" in page.text

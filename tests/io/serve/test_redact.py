@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import Scripted, client, opened, scripted_gateway
+from tests.io.serve.gateway import Scripted, talking
 from tito_io.engines.errors import fault
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _conversation, _shared, letters, redact
@@ -21,11 +21,9 @@ PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 async def refused(status: int, message: str, path: str = "/v1/chat/completions", **more: Any) -> Any:
     """Return what a client is told where an engine complains."""
     answer = EngineAnswer(status, {"error": {"message": message, "type": "BadRequestError"}})
-    engine = Scripted(raises=[fault("POST http://engine/v1/completions", answer)])
-    async with client(scripted_gateway(engine)) as http:
-        name = await opened(http)
+    async with talking(Scripted(raises=[fault("POST http://engine/v1/completions", answer)])) as talk:
         body = {"messages": [{"role": "user", "content": PRIVATE}], "max_tokens": 5, **more}
-        return await http.post(f"/sessions/{name}{path}", json=body)
+        return await talk.post(body, path)
 
 
 @pytest.mark.anyio

@@ -8,7 +8,7 @@ import re
 import socket
 import tracemalloc
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,16 +24,26 @@ from openai import AsyncOpenAI
 from starlette.requests import Request
 
 from tests.faults.fault import ROOT
-from tests.io.serve.gateway import HELLO, Scripted, client, embedded_gateway, opened, scripted_gateway
+from tests.io.embedded.embedded_client import WEATHER
+from tests.io.serve.gateway import (
+    HELLO,
+    Scripted,
+    Watched,
+    client,
+    embedded_gateway,
+    limited,
+    scripted_gateway,
+    talking,
+    user,
+)
 from tests.io.serve.gateway_process import started
+from tito_io.embedded import TIDY
 from tito_io.serve.app import app
 from tito_io.serve.body import decoded
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
-from tito_io.serve.store import StoreError
-from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -48,77 +58,49 @@ def ignored(text: str) -> dict[tuple[str, str], float]:
 
 
 async def test_fields_without_effect_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        base = f"/sessions/{await opened(http)}/v1"
+    secret = "secret words"  # noqa: S105  # of a conversation
+    asked = {"input": secret, "client_metadata": {"key": secret}, "user": secret}
+    async with talking() as talk:
         for _ in range(2):
             with caplog.at_level(logging.INFO, "tito.serve"):
-                tools = [{"type": "web_search"}]
-                asked = {
-                    "input": "secret words",
-                    "client_metadata": {"key": "secret words"},
-                    "user": "secret",
-                }
-                answer = await http.post(f"{base}/responses", json={**asked, "tools": tools})
+                answer = await talk.post({**asked, "tools": [{"type": "web_search"}]}, "/v1/responses")
             assert answer.status_code == 200
-        metrics = (await http.get("/metrics")).text
     names = ("client_metadata", "tools[type=web_search]", "user")
-    assert ignored(metrics) == {("responses", name): 2 for name in names}
+    assert ignored(talk.metrics) == {("responses", name): 2 for name in names}
     lines = [one for one in caplog.records if " is accepted " in one.message]
-    assert [(one.levelname, one.message.split()[2]) for one in lines] == [
-        ("WARNING", "client_metadata"),
-        ("WARNING", "tools[type=web_search]"),
-        ("INFO", "user"),
-    ]
-    assert "secret" not in metrics + caplog.text
+    levels = ("WARNING", "WARNING", "INFO")
+    assert [(one.levelname, one.message.split()[2]) for one in lines] == list(zip(levels, names, strict=True))
+    assert "secret" not in talk.metrics + caplog.text
 
 
-async def test_fields_of_a_count_are_counted_too() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        path = f"/sessions/{await opened(http)}/v1/messages/count_tokens"
-        assert (await http.post(path, json={**BODY, "container": "c"})).status_code == 200
-        assert ignored((await http.get("/metrics")).text) == {("anthropic", "container"): 1}
-
-
-async def test_a_strict_gateway_refuses_them() -> None:
-    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(strict=True))) as http:
-        base = f"/sessions/{await opened(http)}/v1"
-        answer = await http.post(f"{base}/responses", json={"input": "hi", "client_metadata": {}})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "client_metadata")
-        counted = {**BODY, "container": "c"}
-        answer = await http.post(f"{base}/messages/count_tokens", json=counted)
-        assert answer.status_code == 400
+@pytest.mark.parametrize(
+    ("path", "body", "dialect", "name"),
+    [
+        ("/v1/messages/count_tokens", {**BODY, "container": "c"}, "anthropic", "container"),
+        ("/v1/responses", {"input": "hi", "client_metadata": {}}, "responses", "client_metadata"),
+    ],
+)
+async def test_a_strict_gateway_refuses_what_others_count(
+    path: str, body: dict[str, Any], dialect: str, name: str
+) -> None:
+    async with talking() as talk:
+        assert (await talk.post(body, path)).status_code == 200
+    assert ignored(talk.metrics) == {(dialect, name): 1}
+    async with talking(choices=GatewayOptions(strict=True)) as strict:
+        refused = await strict.post(body, path)
+    assert (refused.status_code, name in refused.text) == (400, True)
 
 
 @pytest.mark.parametrize("strict", [False, True])
 async def test_template_arguments_that_no_template_reads_are_counted(strict: bool) -> None:
     """An unread one is a name that was misspelled, or meant for another model."""
-    async with client(embedded_gateway(choices=GatewayOptions(strict=strict))) as http:
-        path = f"/sessions/{await opened(http)}/v1/chat/completions"
-        given = {"messages": True, "enable_thinkin": False}
-        answer = await http.post(path, json={**BODY, "chat_template_kwargs": given})
-        counted = ignored((await http.get("/metrics")).text)
     name = "chat_template_kwargs.enable_thinkin"
+    async with talking(embedded_gateway(choices=GatewayOptions(strict=strict))) as talk:
+        given = {"messages": True, "enable_thinkin": False}
+        answer = await talk.post({**BODY, "chat_template_kwargs": given})
     assert answer.status_code == (400 if strict else 200)
-    assert counted == ({} if strict else {("chat", name): 1})
+    assert ignored(talk.metrics) == ({} if strict else {("chat", name): 1})
     assert not strict or answer.json()["error"]["param"] == name
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"temperature": -3}, "temperature is -3: give a number that is not negative"),
-        ({"top_p": 0}, "top_p is 0: give a number above 0, of at most 1"),
-        ({"top_p": 9}, "top_p is 9: give a number above 0, of at most 1"),
-        ({"top_k": 1.5}, "top_k is 1.5: give a whole number, 0 or -1 for no limit"),
-        ({"top_k": -2}, "top_k is -2: give a whole number, 0 or -1 for no limit"),
-        ({"top_k": True}, "top_k is True: give a number"),
-    ],
-)
-async def test_a_session_has_no_defaults_that_no_turn_can_have(body: dict[str, Any], words: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post("/sessions", json=body)
-        taken = await http.post("/sessions", json={"temperature": 0, "top_p": 1, "top_k": -1})
-    assert (answer.status_code, answer.json(), taken.status_code) == (400, {"error": words}, 200)
 
 
 @pytest.mark.parametrize(
@@ -128,22 +110,52 @@ async def test_a_session_has_no_defaults_that_no_turn_can_have(body: dict[str, A
         (b"null", "the body is null, and a JSON object is needed"),
         (b"[1]", "the body is a list, and a JSON object is needed"),
         (gzip.compress(b"{}", mtime=0), "; a compressed body needs a content-encoding"),
+        (b'{"temperature": -3}', "temperature is -3: give a number that is not negative"),
+        (b'{"top_p": 0}', "top_p is 0: give a number above 0, of at most 1"),
+        (b'{"top_p": 9}', "top_p is 9: give a number above 0, of at most 1"),
+        (b'{"top_k": 1.5}', "top_k is 1.5: give a whole number, 0 or -1 for no limit"),
+        (b'{"top_k": -2}', "top_k is -2: give a whole number, 0 or -1 for no limit"),
+        (b'{"top_k": true}', "top_k is True: give a number"),
+        (b'{"temprature": 1}', "did you mean 'temperature'?"),
     ],
 )
-async def test_a_body_that_is_no_object_is_told_where_and_what_it_is(body: bytes, words: str) -> None:
+async def test_what_opens_no_session_is_told_where_and_what_it_is(body: bytes, words: str) -> None:
     async with client(scripted_gateway(Scripted())) as http:
         answer = await http.post("/sessions", content=body)
-    assert answer.status_code == 400
-    assert words in answer.json()["error"]
-
-
-async def test_a_session_s_defaults_are_not_misspelled() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post("/sessions", json={"temprature": 1})
-        assert answer.status_code == 400
-        assert "did you mean 'temperature'?" in answer.text
-        assert (await http.post("/sessions", json={"top_k": 3, "note": "n"})).status_code == 200
+        for taken in ({"temperature": 0, "top_p": 1, "top_k": -1}, {"top_k": 3, "note": "n"}):
+            assert (await http.post("/sessions", json=taken)).status_code == 200
         assert ignored((await http.get("/metrics")).text) == {("sessions", "note"): 1}
+    assert (answer.status_code, words in answer.json()["error"]) == (400, True), answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"[1]", b"{", b"\xff", b"", b'{"messages": null}', b'{"messages": []}', b'{"messages": [1]}'),
+        b'{"messages": [{"content": "x"}]}',
+        b'{"messages": [{"role": "user", "content": "x"}], "n": 0}',
+        b'{"messages": [{"role": "user", "content": "x"}], "temperature": "hot"}',
+    ],
+)
+async def test_malformed_chats_are_refused_in_words(body: bytes) -> None:
+    async with talking() as talk:
+        answer = await talk.post(body)
+        assert (answer.status_code, bool(answer.json()["error"]["message"])) == (400, True)
+        assert await talk.nodes() == []
+
+
+@pytest.mark.parametrize("arguments", ["", '{"city": ', "[1", '{"a": NaN}'])
+async def test_malformed_arguments_do_not_stop_a_session(arguments: str) -> None:
+    function = {"name": "get_weather", "arguments": arguments}
+    calls = [{"id": "a", "type": "function", "function": function}]
+    called = {"role": "assistant", "content": None, "tool_calls": calls}
+    result = {"role": "tool", "tool_call_id": "a", "content": "sunny"}
+    async with talking(embedded_gateway(fault_rates=TIDY)) as talk:
+        answer = await talk.post({"messages": [*HELLO, called, result], "tools": [WEATHER]})
+        assert answer.status_code in (200, 400), answer.text  # a template may refuse what it cannot write
+        await talk.chat([*HELLO, await talk.said(HELLO, tools=[WEATHER]), user()], tools=[WEATHER])
+        forest = (await talk.session()).forest
+    assert forest.nodes[-1].kind.name == "CONTINUES"
 
 
 def test_names_that_clients_choose_are_bounded_in_number_and_length() -> None:
@@ -183,67 +195,60 @@ CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 @pytest.mark.parametrize("name", CODINGS)
 async def test_compressed_bodies_are_decoded(name: str) -> None:
     coding, squeeze = CODINGS[name]
-    async with client(scripted_gateway(Scripted())) as http:
-        path = f"/sessions/{await opened(http)}/v1/chat/completions"
-        squeezed, headers = squeeze(orjson.dumps(BODY)), {"content-encoding": coding}
-        answer = await http.post(path, content=squeezed, headers=headers)
+    squeezed, headers = squeeze(orjson.dumps(BODY)), {"content-encoding": coding}
+    async with talking() as talk:
+        answer = await talk.post(squeezed, headers=headers)
         assert answer.status_code == 200, answer.text
-        broken = (
-            [] if name == "none" else [squeezed[:-2], squeezed[:-9], squeezed[:-9] + b"x" * 9, b"{}", b""]
-        )
-        for body in broken[:-1]:
-            assert (await http.post(path, content=body, headers=headers)).status_code == 400
+        if name != "none":
+            for body in (squeezed[:-2], squeezed[:-9], squeezed[:-9] + b"x" * 9, b"{}"):
+                assert (await talk.post(body, headers=headers)).status_code == 400
 
 
-@pytest.mark.parametrize("name", [name for name in CODINGS if name != "none"])
-async def test_a_body_that_grows_too_long_is_refused(name: str) -> None:
-    coding, squeeze = CODINGS[name]
-    limits = GatewayLimits(body_bytes=LIMIT)
-    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(limits=limits))) as http:
-        path = f"/sessions/{await opened(http)}/v1/chat/completions"
-        whole = orjson.dumps(BODY)
+PACKED = pytest.mark.parametrize(("coding", "squeeze"), [v for k, v in CODINGS.items() if k != "none"])
+
+
+@PACKED
+async def test_a_body_that_grows_too_long_is_refused(coding: str, squeeze: Callable[[bytes], bytes]) -> None:
+    whole = orjson.dumps(BODY)
+    async with talking(choices=limited(body_bytes=LIMIT)) as talk:
         for length, status in ((LIMIT, 200), (LIMIT + 1, 413), (400 * LIMIT, 413)):
             squeezed = squeeze(whole + b" " * (length - len(whole)))
             assert len(squeezed) < LIMIT
-            answer = await http.post(path, content=squeezed, headers={"content-encoding": coding})
-            assert answer.status_code == status
+            assert (await talk.post(squeezed, headers={"content-encoding": coding})).status_code == status
+
+
+def widely(data: bytes, log: int) -> bytes:
+    """Return data packed with a window of 2**log bytes."""
+    known = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
+    squeezer = zstandard.ZstdCompressor(compression_params=known).compressobj()
+    return squeezer.compress(data) + squeezer.flush()
 
 
 async def test_a_window_of_zstd_is_bounded() -> None:
     """A few bytes may demand that much memory."""
-    known = zstandard.ZstdCompressionParameters(window_log=25, write_content_size=False)
-    squeezer = zstandard.ZstdCompressor(compression_params=known).compressobj()
-    wide = squeezer.compress(orjson.dumps(BODY)) + squeezer.flush()
-    limits = GatewayLimits(body_bytes=LIMIT)
-    async with client(scripted_gateway(Scripted(), choices=GatewayOptions(limits=limits))) as http:
-        path, headers = (
-            f"/sessions/{await opened(http)}/v1/chat/completions",
-            {"content-encoding": "zstd"},
-        )
-        assert (await http.post(path, content=wide, headers=headers)).status_code == 413
-        behind = zstandard.compress(b" ") + wide
-        assert (await http.post(path, content=behind, headers=headers)).status_code == 400
+    wide, headers = widely(orjson.dumps(BODY), 25), {"content-encoding": "zstd"}
+    async with talking(choices=limited(body_bytes=LIMIT)) as talk:
+        assert (await talk.post(wide, headers=headers)).status_code == 413
+        assert (await talk.post(zstandard.compress(b" ") + wide, headers=headers)).status_code == 400
 
 
-@pytest.mark.parametrize(("log", "taken"), [(23, True), (24, False)])
-def test_a_window_of_zstd_is_as_wide_as_http_allows(log: int, taken: bool) -> None:
+FRAME = b"\x28\xb5\x2f\xfd\x00%c\x11\x00\x00{}"
+
+
+@pytest.mark.parametrize(
+    ("packed", "taken"),
+    [
+        (widely(b"{}", 23), True),
+        (widely(b"{}", 24), False),
+        # RFC 8878, 3.1.1.1.2: a power of two and so many eighths of it.
+        (FRAME % (23 - 10 << 3), True),
+        (FRAME % ((23 - 10 << 3) + 1), False),
+    ],
+)
+def test_a_window_of_zstd_is_as_wide_as_http_allows(packed: bytes, taken: bool) -> None:
     """RFC 9659: 8 MiB."""
-    known = zstandard.ZstdCompressionParameters(window_log=log, write_content_size=False)
-    squeezer = zstandard.ZstdCompressor(compression_params=known).compressobj()
-    packed = squeezer.compress(b"{}") + squeezer.flush()
-    if taken:
-        assert decoded(packed, "zstd", 10) == b"{}"
-    else:
-        with pytest.raises(RequestRefused, match="at most 10 bytes"):
-            decoded(packed, "zstd", 10)
-
-
-@pytest.mark.parametrize(("eighths", "taken"), [(0, True), (1, False)])
-def test_a_window_of_zstd_is_no_wider_by_an_eighth(eighths: int, taken: bool) -> None:
-    """RFC 8878, 3.1.1.1.2: a power of two and so many eighths of it."""
-    frame = b"\x28\xb5\x2f\xfd\x00" + bytes([(23 - 10 << 3) + eighths]) + b"\x11\x00\x00{}"
     with nullcontext() if taken else pytest.raises(RequestRefused, match="at most 10 bytes"):
-        assert decoded(frame, "zstd", 10) == b"{}"
+        assert decoded(packed, "zstd", 10) == b"{}"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP ", "deflate", "zstd", "identity", ""])
@@ -262,28 +267,29 @@ def test_a_body_may_be_just_as_long_as_the_limit(coding: str) -> None:
 
 @pytest.mark.parametrize("headers", [[], [(b"content-length", b"20")]])
 async def test_a_request_may_be_just_as_long_as_the_limit(headers: list[tuple[bytes, bytes]]) -> None:
-    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=20)))
+    """It may not say how long it is; what comes behind the limit is not read."""
+    gateway = scripted_gateway(Scripted(), choices=limited(body_bytes=20))
+    parts: list[dict[str, Any]] = []
 
-    async def read(length: int) -> bytes:
-        parts: list[dict[str, Any]] = [
-            {"type": "http.request", "body": b" ", "more_body": True},
-            {"type": "http.request", "body": b" " * (length - 1)},
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0)
+
+    async def read(*lengths: int) -> bytes:
+        parts[:] = [
+            {"type": "http.request", "body": b" " * length, "more_body": place < len(lengths)}
+            for place, length in enumerate(lengths, 1)
         ]
-
-        async def receive() -> dict[str, Any]:
-            return parts.pop(0)
-
         return await gateway.body(Request({"type": "http", "headers": headers}, receive))
 
-    assert await read(20) == b" " * 20
-    with pytest.raises(RequestRefused, match="at most 20 bytes are read"):
-        await read(21)
+    assert await read(1, 19) == b" " * 20
+    with pytest.raises(RequestRefused, match="at most 20 bytes are read") as refused:
+        await read(1, 20, 9)
+    assert (refused.value.status, len(parts)) == (413, 1)
 
 
-@pytest.mark.parametrize("name", [name for name in CODINGS if name != "none"])
-def test_what_is_too_long_is_not_decoded_whole(name: str) -> None:
+@PACKED
+def test_what_is_too_long_is_not_decoded_whole(coding: str, squeeze: Callable[[bytes], bytes]) -> None:
     """A few bytes may stand for gigabytes."""
-    coding, squeeze = CODINGS[name]
     packed = squeeze(bytes(64 << 20))
     tracemalloc.start()
     with pytest.raises(RequestRefused) as caught:
@@ -295,10 +301,9 @@ def test_what_is_too_long_is_not_decoded_whole(name: str) -> None:
 
 
 async def test_an_unknown_encoding_is_named() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        path = f"/sessions/{await opened(http)}/v1/messages"
+    async with talking() as talk:
         for coding in ("br", "gzip, gzip"):
-            answer = await http.post(path, content=b"x", headers={"content-encoding": coding})
+            answer = await talk.post(b"x", "/v1/messages", headers={"content-encoding": coding})
             assert answer.status_code == 415
             text = answer.json()["error"]["message"]
             assert f"content-encoding '{coding}' is not read; use gzip, deflate or zstd" in text
@@ -309,34 +314,30 @@ async def test_an_unknown_encoding_is_named() -> None:
 
 
 async def test_a_model_is_found_by_its_name() -> None:
-    async with client(scripted_gateway(Scripted(room=99))) as http:
-        base = f"http://gateway/sessions/{await opened(http)}"
-        openai = AsyncOpenAI(api_key="x", base_url=f"{base}/v1", http_client=http)
+    async with talking(Scripted(room=99)) as talk:
+        base = f"http://gateway/sessions/{talk.name}"
+        openai = AsyncOpenAI(api_key="x", base_url=f"{base}/v1", http_client=talk.http)
         assert (await openai.models.retrieve("scripted")).id == "scripted"
-        missing = await http.get(f"{base}/v1/models/org/other")
+        missing = await talk.http.get(f"{base}/v1/models/org/other")
         assert (missing.status_code, missing.json()["error"]["param"]) == (404, "model")
         assert "the only model is 'scripted'" in missing.json()["error"]["message"]
-        card = (await http.get("/v1/models/scripted")).json()
-        listed = (await http.get("/v1/models")).json()
-    assert card == {
-        "id": "scripted",
-        "object": "model",
-        "created": 0,
-        "owned_by": "tito",
-        "max_model_len": 99,
-    }
+        card = (await talk.http.get("/v1/models/scripted")).json()
+        listed = (await talk.http.get("/v1/models")).json()
+        # Claude Code asks for it before its first request.
+        assert (await talk.http.head("/")).status_code == 200
+        assert (await talk.http.get("/")).json()["status"] == "ok"
+    known = {"id": "scripted", "object": "model", "created": 0, "owned_by": "tito", "max_model_len": 99}
+    assert card == known
     assert listed == {"object": "list", "data": [card]}
 
 
 async def test_an_upgrade_is_refused_with_the_protocol_that_is_served() -> None:
     """As an option of this connection: RFC 9110, 15.5.22 and 7.6.1."""
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.get("/v1/responses", headers={"upgrade": "websocket", "connection": "upgrade"})
-    assert (answer.status_code, answer.headers["upgrade"], answer.headers["connection"]) == (
-        426,
-        "HTTP/1.1",
-        "upgrade",
-    )
+    async with talking() as talk:
+        headers = {"upgrade": "websocket", "connection": "upgrade"}
+        answer = await talk.http.get("/v1/responses", headers=headers)
+    told = (answer.status_code, answer.headers["upgrade"], answer.headers["connection"])
+    assert told == (426, "HTTP/1.1", "upgrade")
 
 
 @pytest.mark.parametrize("in_session", [False, True])
@@ -367,15 +368,14 @@ def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(
 
 @pytest.mark.parametrize("way", ["compact", "trigger", "streamed trigger"])
 async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
-    gateway = scripted_gateway(Scripted(text="They asked for the bridge."))
-    async with client(gateway) as http:
-        base = f"/sessions/{await opened(http)}/v1/responses"
+    async with talking(Scripted(text="They asked for the bridge.")) as talk:
+        base = f"/sessions/{talk.name}/v1/responses"
         items: list[Any] = [{"role": "user", "content": "Where is the bridge?"}]
-        first = (await http.post(base, json={"input": items, "max_output_tokens": 9})).json()
+        first = (await talk.http.post(base, json={"input": items, "max_output_tokens": 9})).json()
         items += first["output"]
         body = {"input": items, "max_output_tokens": 12}
         if way == "compact":
-            openai = AsyncOpenAI(api_key="x", base_url=f"http://gateway{base[:-10]}", http_client=http)
+            openai = AsyncOpenAI(api_key="x", base_url=f"http://gateway{base[:-10]}", http_client=talk.http)
             made = await openai.responses.compact(
                 model="m", input=items, extra_body={"max_output_tokens": 12}
             )
@@ -383,7 +383,7 @@ async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
             output = [one.model_dump(exclude_none=True, warnings=False) for one in made.output]
         else:
             asked = {**body, "input": [*items, {"type": "compaction_trigger"}], "stream": way != "trigger"}
-            answer = await http.post(base, json=asked)
+            answer = await talk.http.post(base, json=asked)
             lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
             whole = orjson.loads(lines[-1][6:])["response"] if lines else answer.json()
             assert answer.status_code == 200, answer.text
@@ -392,10 +392,12 @@ async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
             "message" if way == "compact" else "user",
             "compaction",
         ]
-        assert gateway.metrics.turns.labels("TITO", "responses")._value.get() == 1  # the summary's turn
-        after = await http.post(base, json={**body, "input": [*output, {"role": "user", "content": "So?"}]})
+        assert talk.gateway.metrics.turns.labels("TITO", "responses")._value.get() == 1  # the summary's turn
+        after = await talk.http.post(
+            base, json={**body, "input": [*output, {"role": "user", "content": "So?"}]}
+        )
         assert after.status_code == 200
-        shown = (await http.get(base.removesuffix("/v1/responses"))).json()["records"]
+        shown = (await talk.http.get(base.removesuffix("/v1/responses"))).json()["records"]
     told = shown[-1]["request"]["messages"][1]["content"]
     assert told.startswith("The conversation so far was replaced by this summary")
     assert told.endswith("They asked for the bridge.")
@@ -403,9 +405,8 @@ async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
 
 async def test_requests_as_the_sdks_of_agents_send_them() -> None:
     """What Claude Code 2.1 and Codex 0.169 send beside messages."""
-    async with client(embedded_gateway()) as http:
-        name = await opened(http)
-        claude = AsyncAnthropic(api_key=name, base_url="http://gateway", http_client=http)
+    async with talking(embedded_gateway()) as talk:
+        claude = AsyncAnthropic(api_key=talk.name, base_url="http://gateway", http_client=talk.http)
         said = await claude.beta.messages.create(
             model="claude-opus-4-8",
             max_tokens=9,
@@ -421,7 +422,7 @@ async def test_requests_as_the_sdks_of_agents_send_them() -> None:
             {"type": "namespace", "name": "agents", "description": "Agents.", "tools": []},
         ]
         extra = {"client_metadata": {"a": "b"}, "prompt_cache_key": "k"}
-        openai = AsyncOpenAI(api_key=name, base_url="http://gateway/v1", http_client=http)
+        openai = AsyncOpenAI(api_key=talk.name, base_url="http://gateway/v1", http_client=talk.http)
         stream = await openai.responses.create(
             model="m",
             input="hi",
@@ -434,17 +435,9 @@ async def test_requests_as_the_sdks_of_agents_send_them() -> None:
         assert [one.type async for one in stream][-1] in ("response.completed", "response.incomplete")
 
 
-async def test_the_head_of_the_base_url_is_answered() -> None:
-    """Claude Code asks for it before its first request."""
-    async with client(scripted_gateway(Scripted())) as http:
-        answer: httpx2.Response = await http.head("/")
-        assert answer.status_code == 200
-        assert (await http.get("/")).json()["status"] == "ok"
-
-
 async def test_a_body_in_parts_of_one_byte_takes_no_more_than_a_whole_one() -> None:
     """A client chooses the parts, and a list of them would take eight times the limit."""
-    gateway = scripted_gateway(Scripted(), choices=GatewayOptions(limits=GatewayLimits(body_bytes=LIMIT)))
+    gateway = scripted_gateway(Scripted(), choices=limited(body_bytes=LIMIT))
     left = LIMIT
 
     async def receive() -> dict[str, Any]:
@@ -477,8 +470,8 @@ async def test_what_nests_deeply_is_the_client_s_error(field: str) -> None:
         body = {**BODY, "messages": [*HELLO, {"role": "assistant", "tool_calls": calls}]}
     text = orjson.dumps(body).replace(b'"deep"', DEEP).replace(b'[{"a":1}]', DEEP)
     assert DEEP in text
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
+    async with talking() as talk:
+        answer = await talk.http.post(f"/sessions/{talk.name}/v1/chat/completions", content=text)
         assert answer.status_code in {200, 400}, answer.text
 
 
@@ -488,35 +481,26 @@ async def test_a_field_that_nests_too_deep_is_named_before_anything_is_sampled(
     path: str, levels: int
 ) -> None:
     """The JSON writer takes 254 levels, so that a turn with such a field could not be stored."""
-    engine = Scripted()
-    text = orjson.dumps({**BODY, "metadata": "deep"}).replace(b'"deep"', b"[" * levels + b"]" * levels)
-    async with client(scripted_gateway(engine)) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}{path}", content=text)
-    assert (answer.status_code, engine.asked) == (400, [])
-    assert "metadata nests its values more than 240 levels deep; flatten it" in answer.text
 
+    def nested(count: int) -> bytes:
+        whole = orjson.dumps({**BODY, "metadata": {"a": "deep"}})
+        return whole.replace(b'"deep"', b"[" * (count - 1) + b"]" * (count - 1))
 
-async def test_a_turn_whose_fields_nest_as_deep_as_they_may_is_stored() -> None:
-    text = orjson.dumps({**BODY, "metadata": {"a": "deep"}}).replace(b'"deep"', b"[" * 239 + b"]" * 239)
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
-    assert answer.status_code == 200, answer.text
-
-
-async def test_a_body_that_the_reader_does_not_take_is_said_to_nest_too_deep() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
+    async with talking() as talk:
+        answer = await talk.post(nested(levels), path)
+        assert (answer.status_code, talk.engine.asked) == (400, [])
+        assert "metadata nests its values more than 240 levels deep; flatten it" in answer.text
+        assert (await talk.post(nested(240))).status_code == 200  # as deep as it may, it is stored
         text = b'{"messages": ' + b"[" * 1500 + b"]" * 1500 + b"}"
-        answer = await http.post(f"/sessions/{await opened(http)}/v1/chat/completions", content=text)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "the body nests too deep at character 1038: flatten it"
+        unread = (await talk.post(text)).json()["error"]["message"]
+    assert unread == "the body nests too deep at character 1038: flatten it"
 
 
 async def test_the_embedded_engine_reads_no_tools_of_a_list_that_nests_too_deep() -> None:
     """Its sampler reads the tools that a prompt shows, and a system text may look like them."""
     system = {"role": "system", "content": f"<tools>\n{'[' * 1500}{']' * 1500}\n</tools>"}
-    async with client(embedded_gateway()) as http:
-        path = f"/sessions/{await opened(http)}/v1/chat/completions"
-        answer = await http.post(path, json={"messages": [system, *HELLO], "max_tokens": 3})
+    async with talking(embedded_gateway()) as talk:
+        answer = await talk.post({"messages": [system, *HELLO], "max_tokens": 3})
     assert answer.status_code == 200, answer.text
 
 
@@ -534,27 +518,23 @@ SENT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("path", SENT)
 async def test_what_is_kept_of_a_request_repeats_no_message(path: str) -> None:
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}{path}", json={"model": "m", **SENT[path]})
+    async with talking() as talk:
+        answer = await talk.post({"model": "m", **SENT[path]}, path)
         assert answer.status_code == 200, answer.text
-        async with gateway.sessions.using(name) as session:
-            assert session.newest is not None
-            kept = {"model", "max_tokens", "max_output_tokens", "generationConfig"}
-            assert set(session.newest.origin.request) == {"model", *SENT[path]} & kept
+        (commit,) = await talk.commits()
+    kept = {"model", "max_tokens", "max_output_tokens", "generationConfig"}
+    assert set(commit.origin.request) == {"model", *SENT[path]} & kept
 
 
 async def test_a_stream_s_headers_keep_proxies_from_collecting_it() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
+    async with talking() as talk:
         body = {"messages": HELLO, "stream": True}
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+        answer = await talk.post(body)
     assert dict(answer.headers) == {
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache",
         "x-accel-buffering": "no",
-        "x-tito-session": name,
+        "x-tito-session": talk.name,
     }
 
 
@@ -569,29 +549,28 @@ async def test_a_stream_s_headers_keep_proxies_from_collecting_it() -> None:
 async def test_an_answer_in_one_piece_says_how_long_it_is(
     body: dict[str, Any], status: int, more: dict[str, str]
 ) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+    async with talking() as talk:
+        answer = await talk.post(body)
     assert answer.status_code == status, answer.text
     assert dict(answer.headers) == {
         "content-type": "application/json",
         "content-length": str(len(answer.content)),
-        "x-tito-session": name,
+        "x-tito-session": talk.name,
         **more,
     }
 
 
 @pytest.mark.parametrize("turns", [1, 2])
 async def test_a_prompt_may_have_just_so_many_turns(turns: int) -> None:
-    limits = GatewayOptions(limits=GatewayLimits(turns=turns))
     said = {"role": "assistant", "content": "a"}
-    async with client(scripted_gateway(Scripted(), choices=limits)) as http:
-        path = f"/sessions/{await opened(http)}/v1/chat/completions"
+    async with talking(choices=limited(turns=turns)) as talk:
         found = [
-            (await http.post(path, json={"messages": [*HELLO, *[said, *HELLO] * count]})).status_code
+            await talk.post({"messages": [*HELLO, *[said, *HELLO] * count]})
             for count in (turns - 1, turns, turns + 1)
         ]
-    assert found == [200, 200, 429]
+    assert [one.status_code for one in found] == [200, 200, 429]
+    words = f"assistant messages in this prompt: {turns + 1}, and at most {turns}; raise --max-turns"
+    assert words in found[-1].text
 
 
 @pytest.mark.parametrize(("most", "status"), [(20, 200), (19, 431)])
@@ -640,14 +619,9 @@ async def test_all_parts_are_closed_at_the_end() -> None:
 
 
 async def test_sessions_are_maintained_while_it_is_served() -> None:
-    done = anyio.Event()
-
-    class Swept(MemoryStore):
-        async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
-            done.set()
-            return await super().sweep(idle_seconds, used)
-
-    application = app(scripted_gateway(Scripted(), Swept()))
+    store = Watched()
+    application = app(scripted_gateway(Scripted(), store))
     async with application.router.lifespan_context(application):
         with anyio.fail_after(5):
-            await done.wait()
+            while not store.calls["sweep"]:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.001)

@@ -10,55 +10,42 @@ import orjson
 import pytest
 from safetensors.numpy import load
 
-from tests.io.serve.gateway import (
-    HELLO,
-    Reporting,
-    Scripted,
-    chat,
-    client,
-    opened,
-    scripted_gateway,
-    user,
-)
+from tests.io.serve.gateway import HELLO, Reporting, Scripted, Talk, talking, user
 from tito_core.samples import RoutedExperts
 
 pytestmark = pytest.mark.anyio
 JSON = {"accept": "application/json"}
 
 
-class Routed(Scripted):
-    """An engine that says which experts each id went through, and for some no log-probability."""
+async def talked(talk: Talk) -> None:
+    """Take turns on two branches."""
+    said = await talk.said(HELLO)
+    for text in ("one", "other"):
+        await talk.chat([*HELLO, said, user(text)])
 
-    blind = False
+
+class Routed(Scripted):
+    """An engine that says which experts each id went through, as numbers of some width."""
+
+    dtype = "uint8"
 
     def _turn(self, prompt: list[int], n: int) -> Any:
         reply = super()._turn(prompt, n)
         rows = len(reply.prompt_ids) + len(reply.completion_ids) - 1
-        experts = RoutedExperts(
-            data=bytes(place % 7 for place in range(rows * 6)), dtype="uint8", shape=(rows, 3, 2)
-        )
-        values = (None,) * len(reply.completion_ids) if self.blind else reply.logprobs
-        return attrs.evolve(reply, routed_experts=experts, logprobs=values)
-
-
-async def talked(http: Any) -> str:
-    """Return a session with two branches."""
-    name = await opened(http)
-    said = (await chat(http, name, HELLO))["choices"][0]["message"]
-    for text in ("one", "other"):
-        await chat(http, name, [*HELLO, said, user(text)])
-    return name
+        numbers = (np.arange(rows * 6) % 7).astype(self.dtype)
+        experts = RoutedExperts(data=numbers.tobytes(), dtype=self.dtype, shape=(rows, 3, 2))
+        return attrs.evolve(reply, routed_experts=experts)
 
 
 @pytest.mark.parametrize("blind", [False, True])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_json_says_what_the_container_says(method: str, blind: bool) -> None:
-    engine = Routed()
-    engine.blind = blind
-    async with client(scripted_gateway(engine)) as http:
-        name = await talked(http)
-        container = await http.request(method, f"/sessions/{name}/samples")
-        plain = await http.request(method, f"/sessions/{name}/samples", headers=JSON)
+    """An engine may say no log-probability of an id: then the field is left out, and none is invented."""
+    async with talking(Routed(told={"logprobs": (-0.5, None, -0.5)} if blind else {})) as talk:
+        await talked(talk)
+        path = f"/sessions/{talk.name}/samples"
+        container = await talk.http.request(method, path)
+        plain = await talk.http.request(method, path, headers=JSON)
     assert container.headers["content-type"] == "application/octet-stream"
     assert plain.headers["content-type"] == "application/json"
     tensors, found = load(container.content), plain.json()
@@ -87,36 +74,30 @@ async def test_json_says_what_the_container_says(method: str, blind: bool) -> No
     ],
 )
 async def test_the_container_is_what_everybody_gets_who_takes_it(accept: str, kind: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await talked(http)
-        answer = await http.post(f"/sessions/{name}/samples", headers={"accept": accept})
+    async with talking() as talk:
+        answer = await talk.post({}, "/samples", headers={"accept": accept})
     assert answer.headers["content-type"] == f"application/{kind}"
 
 
 async def test_a_length_is_kept_to_in_either_manner() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await talked(http)
-        path = f"/sessions/{name}/samples"
-        asked = await http.get(f"{path}?max_seq_len=1", headers=JSON)
-        posted = await http.post(path, json={"max_seq_len": 1}, headers=JSON)
+    async with talking() as talk:
+        await talked(talk)
+        asked = await talk.get("/samples?max_seq_len=1", headers=JSON)
+        posted = await talk.post({"max_seq_len": 1}, "/samples", headers=JSON)
         assert asked.json()["empty_reason"] == posted.json()["empty_reason"] == "all_truncated"
-        for wrong in ("0", "-3", "many"):
-            assert (await http.get(f"{path}?max_seq_len={wrong}")).status_code == 400
-        for value in (0, -3, "many"):
-            assert (await http.post(path, json={"max_seq_len": value})).status_code == 400
+        for wrong in (0, -3, "many"):
+            assert (await talk.get(f"/samples?max_seq_len={wrong}")).status_code == 400
+            assert (await talk.post({"max_seq_len": wrong}, "/samples")).status_code == 400
 
 
 async def test_a_sample_says_all_that_is_known_of_its_turns() -> None:
-    gateway = scripted_gateway(Reporting(), clock=lambda: 1_000.25)
-    async with client(gateway) as http:
-        name = await opened(http)
-        said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
-        await chat(http, name, [user("a"), said, user("b")])
+    async with talking(Reporting(), clock=lambda: 1_000.25) as talk:
+        said = await talk.said([user("a")])
+        await talk.chat([user("a"), said, user("b")])
         posted = {"metadata": {"reward": 2.5, "task": "t"}}
-        found = (await http.post(f"/sessions/{name}/samples", headers=JSON, json=posted)).json()
-        metadata = (await http.get(f"/sessions/{name}")).json()["metadata"]
-        async with gateway.sessions.using(name) as session:
-            first, second = session.commits.values()
+        found = (await talk.post(posted, "/samples", headers=JSON)).json()
+        metadata = (await talk.get()).json()["metadata"]
+        first, second = await talk.commits()
     ids, start = second.step.ids.tolist(), len(first.step.prompt_ids)
     trained = [1, 1, 1, *[0] * (len(ids) - start - 6), 1, 1, 1]
     names = [first.name, second.name]
@@ -159,51 +140,37 @@ async def test_a_sample_says_all_that_is_known_of_its_turns() -> None:
 
 @pytest.mark.parametrize(("finish", "status"), [("stop", "completed"), ("length", "truncated")])
 async def test_a_sample_says_how_its_last_turn_ended(finish: str, status: str) -> None:
-    async with client(scripted_gateway(Scripted(finish=finish))) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        (sample,) = (await http.get(f"/sessions/{name}/samples", headers=JSON)).json()["samples"]
+    """An engine that reports no weights and no cache has none."""
+    async with talking(Scripted(finish=finish)) as talk:
+        await talk.chat(HELLO)
+        (sample,) = (await talk.get("/samples", headers=JSON)).json()["samples"]
     assert sample["status"] == status
+    assert (sample["weight_versions"], sample["prefix_cache_info"]["cached_tokens"]) == ([], 0)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64"])
 async def test_experts_of_any_width_become_32_bit_numbers(dtype: str) -> None:
-    class Wide(Scripted):
-        def _turn(self, prompt: list[int], n: int) -> Any:
-            reply = super()._turn(prompt, n)
-            numbers = np.arange(len(prompt) + 2, dtype=dtype)
-            experts = RoutedExperts(data=numbers.tobytes(), dtype=dtype, shape=(len(numbers), 1, 1))
-            return attrs.evolve(reply, routed_experts=experts)
-
-    async with client(scripted_gateway(Wide())) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        found = load((await http.get(f"/sessions/{name}/samples")).content)
-    experts, tokens = found["rollout_routed_experts.0"], found["tokens.0"]
+    engine = Routed()
+    engine.dtype = dtype
+    async with talking(engine) as talk:
+        await talk.chat(HELLO)
+        found = load((await talk.get("/samples")).content)
+    experts, rows = found["rollout_routed_experts.0"], len(found["tokens.0"]) - 1
     assert experts.dtype == np.int32
-    assert experts.shape == (len(tokens) - 1, 1, 1)
-    assert experts.ravel().tolist() == list(range(len(tokens) - 1))
-
-
-async def test_an_engine_that_reports_no_weights_and_no_cache_has_none() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        (sample,) = (await http.get(f"/sessions/{name}/samples", headers=JSON)).json()["samples"]
-    assert (sample["weight_versions"], sample["prefix_cache_info"]["cached_tokens"]) == ([], 0)
+    assert experts.shape == (rows, 3, 2)
+    assert experts.ravel().tolist() == [place % 7 for place in range(rows * 6)]
 
 
 async def test_what_a_collector_does_not_say_is_not_there() -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await talked(http)
-        metadata = (await http.get(f"/sessions/{name}")).json()["metadata"]
+    async with talking() as talk:
+        await talked(talk)
+        metadata = (await talk.get()).json()["metadata"]
         for body in ({}, {"metadata": None}):
-            found = (await http.post(f"/sessions/{name}/samples", headers=JSON, json=body)).json()
+            found = (await talk.post(body, "/samples", headers=JSON)).json()
             assert found["session_metadata"] == metadata
-            assert {"lifecycle", "accumulated_token_ids", "tito_session_mismatch", "leaf"} == set(
-                found["samples"][0]["metadata"]
-            )
-        empty = (await http.post(f"/sessions/{name}/samples", headers=JSON, json={"metadata": {}})).json()
+            own = {"lifecycle", "accumulated_token_ids", "tito_session_mismatch", "leaf"}
+            assert set(found["samples"][0]["metadata"]) == own
+        empty = (await talk.post({"metadata": {}}, "/samples", headers=JSON)).json()
         assert empty["session_metadata"] == {**metadata, "agent": {}}
-        odd = await http.post(f"/sessions/{name}/samples", json={"metadata": [1]})
+        odd = await talk.post({"metadata": [1]}, "/samples")
         assert (odd.status_code, "metadata is not a JSON object" in odd.text) == (400, True)

@@ -8,144 +8,103 @@ import anyio
 import httpx2
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway, user
-from tito_io.serve.gateway import Gateway, GatewayOptions
+from tests.io.serve.gateway import HELLO, Scripted, Talk, limited, talking, user
 from tito_io.serve.media import MediumBytes, NamedMedia
-from tito_io.serve.records import session_metadata
-from tito_io.serve.refusals import MIB, GatewayLimits, RequestRefused
-from tito_io.serve.session import Session
-from tito_io.serve.store import StoreError
-from tito_io.serve.stores import MemoryStore
+from tito_io.serve.refusals import MIB, RequestRefused
+from tito_io.serve.store import MemoryStore, StoreError
 
 pytestmark = pytest.mark.anyio
 
 
-def limited(engine: Scripted | None = None, **limits: Any) -> Gateway:
-    return scripted_gateway(engine or Scripted(), choices=GatewayOptions(limits=GatewayLimits(**limits)))
-
-
-async def asked(http: httpx2.AsyncClient, name: str, text: str = "more", **more: Any) -> httpx2.Response:
-    body = {"messages": [user(text)], **more}
-    return await http.post(f"/sessions/{name}/v1/chat/completions", json=body)
+async def asked(talk: Talk, text: str = "more", **more: Any) -> httpx2.Response:
+    return await talk.post({"messages": [user(text)], **more})
 
 
 async def test_a_session_takes_a_turn_as_long_as_it_does_not_exceed_its_ids() -> None:
     """The ids of a turn are known when it is sampled."""
-    async with client(scripted_gateway(Scripted())) as http:
-        ids = (await chat(http, await opened(http), [user()]))["usage"]["total_tokens"]
+    async with talking() as talk:
+        ids = (await talk.chat([user()]))["usage"]["total_tokens"]
     for most, status in ((ids, 200), (ids - 1, 429)):
-        async with client(limited(tokens=most)) as http:
-            name = await opened(http)
-            assert (await asked(http, name)).status_code == 200
-            answer = await asked(http, name)
+        async with talking(choices=limited(tokens=most)) as talk:
+            assert (await asked(talk)).status_code == 200
+            answer = await asked(talk)
             assert answer.status_code == status
     assert f"ids in this session: {ids}, and at most {ids - 1}; raise --max-tokens" in answer.text
 
 
-@pytest.mark.parametrize("count", [1, 2])
-async def test_a_session_has_so_many_turns(count: int) -> None:
-    async with client(limited(nodes=count)) as http:
-        name = await opened(http)
-        for place in range(count):
-            assert (await asked(http, name, f"{place}")).status_code == 200
-        answer = await asked(http, name)
-    assert answer.status_code == 429
-    said = f"turns in this session: {count + 1}, and at most {count}; raise --max-nodes"
-    assert said in answer.text
-
-
-async def test_a_request_for_more_turns_than_a_session_may_have_is_not_sampled() -> None:
-    engine = Scripted()
-    async with client(limited(engine, nodes=5)) as http:
-        answer = await asked(http, await opened(http), n=4_000)
-    assert (answer.status_code, engine.asked) == (429, [])
-    assert "turns in this session with n=4000: 4000, and at most 5; raise --max-nodes" in answer.text
+@pytest.mark.parametrize(
+    ("most", "before", "n", "said"),
+    [
+        (1, 1, 1, "turns in this session: 2, and at most 1"),
+        (2, 2, 1, "turns in this session: 3, and at most 2"),
+        (5, 0, 4_000, "turns in this session with n=4000: 4000, and at most 5"),
+    ],
+)
+async def test_a_session_has_so_many_turns(most: int, before: int, n: int, said: str) -> None:
+    async with talking(choices=limited(nodes=most)) as talk:
+        for place in range(before):
+            assert (await asked(talk, f"{place}")).status_code == 200
+        answer = await asked(talk, n=n)
+    assert (answer.status_code, len(talk.engine.asked)) == (429, before)
+    assert f"{said}; raise --max-nodes" in answer.text
 
 
 @pytest.mark.parametrize(("evaluation", "status"), [("x", 400), (1, 400), (True, 200), (None, 200)])
 async def test_whether_a_session_is_for_evaluation_is_true_or_false(evaluation: Any, status: int) -> None:
-    async with client(limited()) as http:
-        answer = await http.post("/sessions", json={"evaluation": evaluation})
+    async with talking() as talk:
+        answer = await talk.http.post("/sessions", json={"evaluation": evaluation})
     assert answer.status_code == status
     assert status == 200 or "evaluation is" in answer.text
 
 
 async def test_turns_at_once_do_not_exceed_a_limit() -> None:
     """Each had room when its request came; the limit is that of what is stored."""
-    engine = Scripted(held=anyio.Event())
-    gateway, found = limited(engine, nodes=1), list[int]()
-    async with client(gateway) as http:
-        name = await opened(http)
+    found = list[int]()
+    async with talking(Scripted(held=anyio.Event()), choices=limited(nodes=1)) as talk:
 
         async def ask(text: str) -> None:
-            found.append((await asked(http, name, text)).status_code)
+            found.append((await asked(talk, text)).status_code)
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask, "a")
             group.start_soon(ask, "b")
-            with anyio.fail_after(20):
-                while engine.running < 2:  # noqa: ASYNC110  # nobody tells
-                    await anyio.sleep(0.001)
-            assert engine.held is not None
-            engine.held.set()
+            await talk.engine.runs(2)
+            talk.engine.go_on()
         assert sorted(found) == [200, 429]
-        assert (await asked(http, name, n=2)).status_code == 429
-        async with gateway.sessions.using(name) as session:
-            assert len(session.commits) == 1
+        assert (await asked(talk, n=2)).status_code == 429
+        assert len(await talk.commits()) == 1
 
 
 async def test_images_at_once_do_not_exceed_a_limit() -> None:
-    gateway = limited(media_bytes=MIB)
-    async with client(gateway) as http:
-        name = await opened(http)
-        async with gateway.sessions.using(name) as session:
-            new = {"sha256:a": MediumBytes("image/png", bytes(MIB + 1))}
-            with pytest.raises(RequestRefused) as refused:
-                await session._add_media(new)
-            assert str(refused.value) == "images in this session, in MiB: 2, and at most 1; raise --max-media"
-            await session._add_media({"sha256:b": MediumBytes("image/png", bytes(MIB - 20))})
-            assert list(session.media) == ["sha256:b"]
-            assert list((await session.store.load(name)).media) == ["sha256:b"]
-
-
-async def test_an_image_that_two_requests_bring_at_once_counts_once() -> None:
-    gateway = limited(media_bytes=25)
-    image = MediumBytes("image/png", bytes(10))
-    async with client(gateway) as http:
-        name = await opened(http)
-        async with gateway.sessions.using(name) as session:
-            for _ in range(2):
-                await session.commit((), NamedMedia(messages=(), new={"sha256:a": image}))
-            assert session.media == {"sha256:a": len(image.encoded())}
-
-
-async def branched(gateway: Gateway, http: httpx2.AsyncClient, name: str) -> Session:
-    """Take two turns after one prompt, and one that continues the second."""
-    both = await chat(http, name, HELLO, n=2)
-    said = both["choices"][1]["message"]
-    await chat(http, name, [*HELLO, said, user()])
-    async with gateway.sessions.using(name) as session:
-        return session
+    async with talking(choices=limited(media_bytes=MIB)) as talk:
+        session = await talk.session()
+        too_long, fits = (MediumBytes("image/png", bytes(size)) for size in (MIB + 1, MIB - 20))
+        with pytest.raises(RequestRefused) as refused:
+            await session.commit((), NamedMedia(messages=(), new={"sha256:a": too_long}))
+        assert str(refused.value) == "images in this session, in MiB: 2, and at most 1; raise --max-media"
+        for _ in range(2):  # what two requests bring at once counts once
+            await session.commit((), NamedMedia(messages=(), new={"sha256:b": fits}))
+        assert session.media == {"sha256:b": len(fits.encoded())}
+        assert list((await session.store.load(talk.name)).media) == ["sha256:b"]
 
 
 async def test_what_another_turn_continues_is_not_taken_back_and_the_rest_is() -> None:
-    engine = Scripted(each=str)  # the two turns say different things
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
-        session = await branched(gateway, http, name)
+    async with talking(Scripted(each=str)) as talk:  # the two turns after one prompt say different things
+        both = await talk.chat(HELLO, n=2)
+        await talk.chat([*HELLO, both["choices"][1]["message"], user()])
+        session = await talk.session()
         first, second, third = session.commits.values()
         assert third.parent == second.name
         ids = session.ids
         await session.take_back((first, second))
         assert list(session.commits) == [second.name, third.name]
         assert session.ids == ids - len(first.step.ids)
-        assert sorted((await session.store.load(name)).rows) == [1, 2]
+        assert sorted((await session.store.load(talk.name)).rows) == [1, 2]
         await session.take_back((third,))
         assert list(session.commits) == [second.name]
         await session.take_back((first, second, third))  # two are gone already
         assert (list(session.commits), session.ids, len(session.trajectory)) == ([], 0, 0)
-        assert (await session.store.load(name)).rows == {}
+        assert (await session.store.load(talk.name)).rows == {}
 
 
 class Forgetful(MemoryStore):
@@ -159,17 +118,13 @@ class Forgetful(MemoryStore):
 async def test_a_turn_that_a_client_has_is_no_longer_shown_as_unreceived(
     store: type[MemoryStore], caplog: pytest.LogCaptureFixture
 ) -> None:
-    gateway = scripted_gateway(Scripted(), store())
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        async with gateway.sessions.using(name) as session:
-            (commit,) = session.commits.values()
-            session.unreceived.add(commit.name)
-            (node,) = session_metadata(session)["tree"]["nodes"]
-            assert node["received"] is False
-            await session.received([commit])
-            (node,) = session_metadata(session)["tree"]["nodes"]
-            assert "received" not in node
+    async with talking(store=store()) as talk:
+        await talk.chat(HELLO)
+        session = await talk.session()
+        (commit,) = session.commits.values()
+        session.unreceived.add(commit.name)
+        assert [node["received"] for node in await talk.nodes()] == [False]
+        await session.received([commit])
+        assert not [node for node in await talk.nodes() if "received" in node]
     warned = "the store did not note that a turn was received" in caplog.text
     assert warned is (store is Forgetful)

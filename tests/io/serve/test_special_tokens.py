@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, user
+from tests.io.serve.gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, talking, user
 from tests.model_folders import FAMILIES, NAMES
 from tests.profiles import of_each_kind
 from tito_core import InputError, Rendered
@@ -155,26 +155,23 @@ def test_any_text_of_the_world_decodes_to_itself_and_holds_no_marker(pieces: lis
 @pytest.mark.parametrize("first", [True, False], ids=["first turn", "later turn"])
 @pytest.mark.parametrize("guarded", [True, False], ids=["text", "keep"])
 async def test_a_conversation_is_guarded_on_every_way_that_a_prompt_goes(first: bool, guarded: bool) -> None:
-    gateway = embedded_gateway(choices=GatewayOptions(guarded=guarded), fault_rates=TIDY)
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(embedded_gateway(choices=GatewayOptions(guarded=guarded), fault_rates=TIDY)) as talk:
         messages: list[Any] = [user(EVIL)] if first else list(HELLO)
-        said = (await chat(http, name, messages))["choices"][0]["message"]
+        said = await talk.said(messages)
         if not first:
             messages = [*messages, said, user(EVIL)]
-            await chat(http, name, messages)
-        async with gateway.sessions.using(name) as session:
-            commit = session.newest
+            await talk.chat(messages)
+        commit = (await talk.session()).newest
     assert commit is not None
     prompt = commit.step.prompt_ids.tolist()
     (marker,) = ids(START_OF_TURN)
     turns = len(messages) + 2  # the template's own system text, and the generation prompt
     assert (prompt.count(marker) == turns) is guarded
-    counted = b"tito_spelled_specials_total 2.0" in gateway.metrics.text()
+    counted = "tito_spelled_specials_total 2.0" in talk.metrics
     assert counted is guarded
     if guarded:
-        assert gateway.decode is not None
-        assert EVIL in gateway.decode(prompt)
+        assert talk.gateway.decode is not None
+        assert EVIL in talk.gateway.decode(prompt)
         assert commit.origin.route == ("MITO" if first else "TITO")
 
 
@@ -183,8 +180,8 @@ async def test_tokens_that_an_earlier_turn_had_are_not_counted_again() -> None:
     """A client that comes with a history had it counted where it was new."""
     gateway = embedded_gateway(fault_rates=TIDY)
     said = {"role": "assistant", "content": "yes"}
-    async with client(gateway) as http:
-        await chat(http, await opened(http), [user(EVIL), said, user(EVIL), said, user("so"), user(EVIL)])
+    async with talking(gateway) as talk:
+        await talk.chat([user(EVIL), said, user(EVIL), said, user("so"), user(EVIL)])
     assert b"tito_spelled_specials_total 2.0" in gateway.metrics.text()
 
 

@@ -16,7 +16,7 @@ from tito_io.serve.client_noise import parse_rules
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.text_echo import LONGEST, undone
 
-from .gateway import HELLO, Scripted, chat, client, embedded_gateway, opened, scripted_gateway, user
+from .gateway import HELLO, Scripted, embedded_gateway, scripted_gateway, talking, user
 
 STOPS = ("Observation:", "Calling tools:", "</code>")
 WHITE = frozenset((Forgiveness.OUTER_WHITESPACE,))
@@ -165,13 +165,12 @@ def test_only_an_assistant_repeats_its_turn() -> None:
 
 async def routes(gateway: Any, *echoes: str) -> list[tuple[str, ...]]:
     """Return how each turn was sent, after a history that repeats each answer as one of these texts."""
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(gateway) as talk:
         messages: list[Any] = list(HELLO)
         for echo in (*echoes, ""):
-            await chat(http, name, messages, stop=list(STOPS))
+            await talk.chat(messages, stop=list(STOPS))
             messages = [*messages, assistant(echo), user("Observation:\n7")]
-        async with gateway.sessions.using(name) as session:
+        async with gateway.sessions.using(talk.name) as session:
             return [(one.origin.route, *one.origin.forgiven) for one in session.commits.values()]
 
 
@@ -189,13 +188,11 @@ async def test_an_agent_that_adds_the_stop_goes_on_by_ids() -> None:
 
 
 async def test_a_history_is_found_although_another_request_came_between() -> None:
-    gateway = scripted_gateway(Scripted(text="a", stop_reason="</code>"))
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO, stop=list(STOPS))
-        await chat(http, name, [user("another")], stop=list(STOPS))
-        await chat(http, name, [*HELLO, assistant("a</code>"), user()], stop=list(STOPS))
-        async with gateway.sessions.using(name) as session:
+    async with talking(Scripted(text="a", stop_reason="</code>")) as talk:
+        await talk.chat(HELLO, stop=list(STOPS))
+        await talk.chat([user("another")], stop=list(STOPS))
+        await talk.chat([*HELLO, assistant("a</code>"), user()], stop=list(STOPS))
+        async with talk.gateway.sessions.using(talk.name) as session:
             newest = session.newest
             assert newest is not None
             assert len(session.path(newest)) == 2
@@ -219,20 +216,15 @@ THINKS = attrs.evolve(TIDY, reasoning=1.0, tool_calls=1.0, drifts=1.0)
 
 @pytest.mark.parametrize("echo", [gptme_echo, copilot_echo])
 async def test_an_agent_that_writes_reasoning_as_text_goes_on_by_ids(echo: Any) -> None:
-    gateway = embedded_gateway(fault_rates=THINKS, seed=0)
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(embedded_gateway(fault_rates=THINKS, seed=0)) as talk:
         messages: list[Any] = list(HELLO)
         for _ in range(3):
-            answer = await chat(http, name, messages, tools=[WEATHER], max_tokens=900)
-            turn = {"content": "", **answer["choices"][0]["message"]}
+            answer = await talk.said(messages, tools=[WEATHER], max_tokens=900)
+            turn = {"content": "", **answer}
             turn.pop("reasoning_content")
             assert turn["reasoning"]
             calls = turn.get("tool_calls") or ()
             results = [{"role": "tool", "tool_call_id": one["id"], "content": "7"} for one in calls]
             messages += [echo({**turn, "content": turn["content"] or ""}), *(results or [user()])]
-        async with gateway.sessions.using(name) as session:
-            found = [
-                (one.origin.route, "TEXT_ECHO" in one.origin.forgiven) for one in session.commits.values()
-            ]
+        found = [(one.origin.route, "TEXT_ECHO" in one.origin.forgiven) for one in await talk.commits()]
     assert found == [("MITO", False), ("TITO", True), ("TITO", True)]

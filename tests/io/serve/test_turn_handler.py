@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,27 +14,40 @@ import orjson
 import pytest
 
 from tests.io.serve.gateway import (
+    CHAT,
     HELLO,
     Scripted,
+    Talk,
+    Watched,
     chat,
     client,
     embedded_gateway,
+    failing,
+    limited,
     opened,
     scripted_gateway,
     served,
+    talking,
     user,
 )
-from tito_io.engines.protocol import AbortedError, Reply, ServerError, UnreachableError
+from tito_io.engines.protocol import (
+    AbortedError,
+    Delta,
+    Reply,
+    Sampling,
+    ServerError,
+    UnreachableError,
+    Watch,
+)
 from tito_io.serve.app import app
 from tito_io.serve.gateway import Gateway, GatewayOptions
-from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
 from tito_io.serve.store import FencedError, StoreError
-from tito_io.serve.stores import MemoryStore
 from tito_io.serve.turn_handler import UNSENT, ClientConnection
 
 pytestmark = pytest.mark.anyio
-CHAT = "/v1/chat/completions"
+SAID = [*HELLO, {"role": "assistant", "content": "a"}]
+QUICK = GatewayOptions(ping_seconds=0.01)
 
 
 @attrs.define(eq=False)
@@ -53,8 +67,8 @@ class Client:
     waits: anyio.Event = attrs.field(factory=anyio.Event)
     """Set when a message waits for room."""
 
-    async def ask(self, gateway: Gateway, name: str, body: dict[str, Any]) -> None:
-        raw = orjson.dumps(body)
+    async def ask(self, gateway: Gateway, name: str, *, stream: bool, **more: Any) -> None:
+        raw = orjson.dumps({"messages": HELLO, "stream": stream, **more})
         scope = {
             "type": "http",
             "http_version": "1.1",
@@ -98,25 +112,13 @@ class Client:
         """Wait before a message is taken; this client does not."""
 
     @property
+    def text(self) -> bytes:
+        """What it was sent."""
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+    @property
     def whole(self) -> bool:
         return bool(self.sent) and self.sent[-1].get("more_body") is False
-
-
-@attrs.define
-class Slow(MemoryStore):
-    """A store that takes its time, and may fail."""
-
-    put_begun: anyio.Event = attrs.field(factory=anyio.Event)
-    go_on: anyio.Event | None = None
-    fails: StoreError | None = None
-
-    async def put(self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None) -> None:
-        self.put_begun.set()
-        if self.go_on is not None:
-            await self.go_on.wait()
-        if self.fails is not None:
-            raise self.fails
-        await super().put(name, epoch, place, row, after=after)
 
 
 async def stored(gateway: Gateway, name: str) -> int:
@@ -137,33 +139,19 @@ async def turns(gateway: Gateway, name: str) -> int:
 
 
 async def session(gateway: Gateway) -> str:
-    async with client(gateway) as http:
-        return await opened(http)
+    async with talking(gateway) as talk:
+        return talk.name
+
+
+async def served_to(one: Client, gateway: Gateway, *, stream: bool) -> int:
+    """Let a client ask for a first turn; return how many turns are kept of it."""
+    name = await session(gateway)
+    with anyio.fail_after(5):
+        await one.ask(gateway, name, stream=stream)
+    return await turns(gateway, name)
 
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@BOTH
-async def test_the_turn_is_safe_before_its_last_byte_leaves(stream: bool) -> None:
-    gateway = scripted_gateway(Scripted())
-    name, one = await session(gateway), Client()
-    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
-    assert one.whole
-    assert one.seen == 1
-
-
-@pytest.mark.parametrize("after", [1, 2])
-async def test_a_client_that_leaves_a_stream_changes_nothing(after: int) -> None:
-    engine = Scripted(text="hello there")
-    gateway = scripted_gateway(engine)
-    name, one = await session(gateway), Client(leaves_after=after)
-    await one.ask(gateway, name, {"messages": HELLO, "stream": True})
-    assert not one.whole
-    assert await turns(gateway, name) == 0
-    async with client(gateway) as http:
-        await chat(http, name, HELLO)
-    assert await turns(gateway, name) == 1
 
 
 async def test_what_comes_in_the_same_moment_is_sent_together() -> None:
@@ -224,16 +212,6 @@ async def test_a_stream_that_cannot_be_sent_ends_the_request() -> None:
     assert group.cancel_scope.cancel_called
 
 
-async def test_a_client_that_leaves_a_stream_ends_the_sampling() -> None:
-    engine = Scripted(text="hello there", steps=anyio.Event())
-    gateway = scripted_gateway(engine)
-    name, one = await session(gateway), Client(leaves_after=2)  # the head, and what came first
-    with anyio.fail_after(5):
-        await one.ask(gateway, name, {"messages": HELLO, "stream": True})
-    assert (engine.cancelled, engine.running) == (1, 0)
-    assert await turns(gateway, name) == 0
-
-
 @pytest.mark.parametrize(
     ("stream", "length", "room"), [(False, 1, 1), (True, 1, 1), (False, 9_000, 1), (False, 9_000, 2)]
 )
@@ -244,7 +222,7 @@ async def test_a_client_that_leaves_before_it_took_the_whole_answer_changes_noth
     gateway = scripted_gateway(Scripted(text="hello there " * length))
     name, one = await session(gateway), Client(room=room)
     async with anyio.create_task_group() as group:
-        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": stream})
+        group.start_soon(partial(one.ask, gateway, name, stream=stream))
         with anyio.fail_after(5):
             await one.waits.wait()
         one.gone.set()
@@ -257,7 +235,7 @@ async def test_a_client_that_leaves_before_it_took_the_whole_answer_changes_noth
 @BOTH
 async def test_an_answer_that_is_cut_on_a_real_connection_is_not_kept(stream: bool) -> None:
     """It has more bytes than sockets hold, so that its end waits for the client."""
-    store = Slow()
+    store = Watched()
     gateway = scripted_gateway(Scripted(text="x" * (16 << 20)), store)
     name = await session(gateway)
     body = orjson.dumps({"messages": HELLO, "stream": stream})
@@ -266,112 +244,49 @@ async def test_an_answer_that_is_cut_on_a_real_connection_is_not_kept(stream: bo
         async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as connection:
             await connection.send(head.encode() + body)
             assert (await connection.receive()).startswith(b"HTTP/1.1 200")
-            await store.put_begun.wait()
+            while not store.calls["put"]:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.01)
             await anyio.sleep(0.05)
         with anyio.fail_after(5):
-            while gateway.sessions._loaded[name].calls:  # noqa: ASYNC110  # nobody tells
+            while b"tito_unreceived_total 1.0" not in gateway.metrics.text():  # noqa: ASYNC110  # likewise
                 await anyio.sleep(0.01)
         assert await turns(gateway, name) == 0
-    assert b"tito_unreceived_total 1.0" in gateway.metrics.text()
-
-
-@BOTH
-async def test_a_client_that_leaves_just_when_the_turn_is_stored_changes_nothing(stream: bool) -> None:
-    one = Client()
-
-    class Leaving(MemoryStore):
-        async def put(
-            self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None
-        ) -> None:
-            await super().put(name, epoch, place, row, after=after)
-            one.gone.set()
-
-    gateway = scripted_gateway(Scripted(), Leaving())
-    name = await session(gateway)
-    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
-    assert not one.whole
-    assert await turns(gateway, name) == 0
-
-
-@BOTH
-async def test_a_client_that_leaves_while_the_turn_is_stored_changes_nothing(stream: bool) -> None:
-    store = Slow(go_on=anyio.Event())
-    gateway = scripted_gateway(Scripted(), store)
-    name, one = await session(gateway), Client()
-    async with anyio.create_task_group() as group:
-        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": stream})
-        await store.put_begun.wait()
-        one.gone.set()
-        await anyio.sleep(0.01)
-        assert store.go_on is not None
-        store.go_on.set()
-    assert stream or not one.sent
-    assert not one.whole
-    assert await turns(gateway, name) == 0
-    assert b"tito_unreceived_total 1.0" in gateway.metrics.text()
 
 
 @BOTH
 async def test_a_connection_that_breaks_under_the_last_byte_takes_the_turn_back(stream: bool) -> None:
-    gateway = scripted_gateway(Scripted())
-    name, one = await session(gateway), Client(fails=True)
-    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
+    one = Client(fails=True)
+    assert await served_to(one, scripted_gateway(Scripted()), stream=stream) == 0
     assert one.seen == 1
-    assert await turns(gateway, name) == 0
-    assert [message["type"] for message in one.sent].count(
-        "http.response.start"
-    ) == 1  # and no error behind it
-    assert b"error" not in b"".join(message.get("body", b"") for message in one.sent)
+    heads = [message for message in one.sent if message["type"] == "http.response.start"]
+    assert (len(heads), b"error" in one.text) == (1, False)  # and no error behind it
 
 
 @BOTH
-async def test_a_client_that_leaves_after_the_last_byte_was_served(stream: bool) -> None:
-    gateway = scripted_gateway(Scripted())
-    name, one = await session(gateway), Client()
-    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
-    one.gone.set()
-    assert await turns(gateway, name) == 1
-
-
-@BOTH
-@pytest.mark.parametrize(("error", "status"), [(StoreError("disk"), 503), (FencedError("late"), 503)])
-async def test_a_turn_that_cannot_be_stored_is_not_told(stream: bool, error: StoreError, status: int) -> None:
-    gateway = scripted_gateway(Scripted(), Slow(fails=error))
-    name, one = await session(gateway), Client()
-    await one.ask(gateway, name, {"messages": HELLO, "stream": stream})
-    text = b"".join(message.get("body", b"") for message in one.sent)
-    if stream:
-        assert one.sent[0]["status"] == 200  # it had begun
-        assert b'"finish_reason":"stop"' not in text
-        assert type(error).__name__.encode() in text
-    else:
-        assert one.sent[0]["status"] == status
-    assert await turns(gateway, name) == 0
+@pytest.mark.parametrize("error", [StoreError("disk"), FencedError("late")])
+async def test_a_turn_that_cannot_be_stored_is_not_told(stream: bool, error: StoreError) -> None:
+    one = Client()
+    gateway = scripted_gateway(Scripted(), Watched(before={"put": failing(error)}))
+    assert await served_to(one, gateway, stream=stream) == 0
+    assert one.sent[0]["status"] == (200 if stream else 503)  # a stream had begun
+    assert b'"finish_reason":"stop"' not in one.text
+    assert not stream or type(error).__name__.encode() in one.text
 
 
 @BOTH
 async def test_several_turns_of_one_request_are_stored_all_or_none(stream: bool) -> None:
     """The second of two rows fails: the first is taken back."""
 
-    @attrs.define
-    class Once(MemoryStore):
-        puts: int = 0
+    async def second(*_: object) -> None:
+        if store.calls["put"] == 2:
+            raise StoreError("disk")
 
-        async def put(
-            self, name: str, epoch: int, place: int, row: bytes, *, after: int | None = None
-        ) -> None:
-            self.puts += 1
-            if self.puts == 2:
-                raise StoreError("disk")
-            await super().put(name, epoch, place, row, after=after)
-
-    gateway = scripted_gateway(Scripted(), Once())
-    name, one = await session(gateway), Client()
-    await one.ask(gateway, name, {"messages": HELLO, "n": 2, "stream": stream})
-    assert await turns(gateway, name) == 0
-    async with client(gateway) as http:
-        await chat(http, name, HELLO, n=2)
-    assert await turns(gateway, name) == 2
+    store = Watched(before={"put": second})
+    async with talking(store=store) as talk:
+        await Client().ask(talk.gateway, talk.name, n=2, stream=stream)
+        assert await turns(talk.gateway, talk.name) == 0
+        await talk.chat(HELLO, n=2)
+        assert await turns(talk.gateway, talk.name) == 2
 
 
 @pytest.mark.parametrize(
@@ -385,16 +300,13 @@ async def test_several_turns_of_one_request_are_stored_all_or_none(stream: bool)
 async def test_an_error_before_the_first_delta_has_a_status_also_of_a_stream(
     error: Exception, status: int
 ) -> None:
-    engine = Scripted(raises=[error])
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(Scripted(raises=[error])) as talk:
         body = {"messages": HELLO, "stream": True}
-        answer = await http.post(f"/sessions/{name}{CHAT}", json=body)
+        answer = await talk.post(body)
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
-        await chat(http, name, HELLO)
-    assert await turns(gateway, name) == 1
+        await talk.chat(HELLO)
+    assert await turns(talk.gateway, talk.name) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -403,37 +315,28 @@ async def test_a_turn_whose_session_is_deleted_meanwhile_is_answered_and_not_kep
 ) -> None:
     """As Miles' server does it: who deletes a session knows that, and the agent needs no error."""
     caplog.set_level(logging.INFO, "tito.serve")
-    engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
-        found: list[int] = []
+    found: list[httpx2.Response] = []
+    async with talking(Scripted(held=anyio.Event())) as talk:
 
-        async def talk() -> None:
-            body = {"messages": HELLO, "stream": stream}
-            answer = await http.post(f"/sessions/{name}{CHAT}", json=body)
-            found.append(answer.status_code)
-            assert answer.text.rstrip().endswith("data: [DONE]" if stream else "}")
+        async def ask() -> None:
+            found.append(await talk.post({"messages": HELLO, "stream": stream}))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(talk)
-            while not engine.running:  # noqa: ASYNC110  # nobody tells
-                await anyio.sleep(0.001)
-            assert (await http.delete(f"/sessions/{name}")).status_code == 204
-            assert engine.held is not None
-            engine.held.set()
-        assert found == [200]
-        assert (await http.get(f"/sessions/{name}")).status_code == 404
-        answer = await http.post(f"/sessions/{name}{CHAT}", json={"messages": HELLO})
-        assert answer.status_code == 404
-    for line in (b"tito_committed_total 0.0", b"tito_uncommitted_total 1.0"):
-        assert line in gateway.metrics.text()
-    assert f"session {name[:8]}: turn not committed, its session was deleted, " in caplog.text
+            group.start_soon(ask)
+            await talk.engine.runs()
+            assert (await talk.http.delete(f"/sessions/{talk.name}")).status_code == 204
+            talk.engine.go_on()
+        assert [one.status_code for one in found] == [200]
+        assert found[0].text.rstrip().endswith("data: [DONE]" if stream else "}")
+        assert (await talk.get()).status_code == (await talk.post({"messages": HELLO})).status_code == 404
+    for line in ("tito_committed_total 0.0", "tito_uncommitted_total 1.0"):
+        assert line in talk.metrics
+    assert f"session {talk.name[:8]}: turn not committed, its session was deleted, " in caplog.text
 
 
 async def test_turns_wait_for_a_place_at_the_engine_and_do_not_fail() -> None:
     engine = Scripted()
-    gateway = scripted_gateway(engine, choices=GatewayOptions(limits=GatewayLimits(calls=3)))
+    gateway = scripted_gateway(engine, choices=limited(calls=3))
     async with client(gateway) as http:
         names = [await opened(http) for _ in range(12)]
         async with anyio.create_task_group() as group:
@@ -443,36 +346,17 @@ async def test_turns_wait_for_a_place_at_the_engine_and_do_not_fail() -> None:
     assert engine.sampled == 24
 
 
-async def test_two_at_once_are_siblings_and_neither_waits_for_the_other() -> None:
-    engine = Scripted()
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
-        first = await chat(http, name, HELLO)
-        said = first["choices"][0]["message"]
-        async with anyio.create_task_group() as group:
-            for text in ("left", "right"):
-                group.start_soon(chat, http, name, [*HELLO, said, user(text)])
-        assert engine.most == 2
-        async with gateway.sessions.using(name) as held:
-            forest = held.forest
-    assert len(forest.children[first["id"]]) == 2
-
-
 async def test_a_sub_agent_and_a_compaction_are_trees_of_their_own() -> None:
-    gateway = scripted_gateway(Scripted(each="answer {}".format))
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(Scripted(each="answer {}".format)) as talk:
         messages: list[Any] = list(HELLO)
         for _ in range(3):
-            said = (await chat(http, name, messages))["choices"][0]["message"]
+            said = await talk.said(messages)
             sub = {"role": "system", "content": "You name things."}
-            await chat(http, name, [sub, user("Name this.")])
+            await talk.chat([sub, user("Name this.")])
             messages = [*messages, said, user()]
         summary = [user("Summary so far: " + said["content"]), user("go on")]
-        await chat(http, name, summary)
-        async with gateway.sessions.using(name) as held:
-            forest = held.forest
+        await talk.chat(summary)
+        forest = (await talk.session()).forest
     kinds = [node.kind.name for node in forest.nodes]
     assert len(forest) == 7
     assert kinds.count("CONTINUES") == 2
@@ -480,193 +364,125 @@ async def test_a_sub_agent_and_a_compaction_are_trees_of_their_own() -> None:
     assert len(forest.trees) >= 2
 
 
-async def test_going_back_several_turns_is_a_branch_by_ids() -> None:
-    engine = Scripted()
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
-        messages: list[Any] = list(HELLO)
-        prompts = []
-        for _ in range(5):
-            prompts.append(messages)
-            said = (await chat(http, name, messages))["choices"][0]["message"]
-            messages = [*messages, said, user()]
-        await chat(http, name, [*prompts[2][:3], user("instead")])
-        assert engine.asked[-1][0] == "ids"
-        async with gateway.sessions.using(name) as held:
-            forest = held.forest
-    assert len(forest.leaves) == 2
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "param"),
     [
-        ("responses", {"input": "a", "previous_response_id": "resp_x"}, 404, "previous_response_id"),
-        (
-            "chat/completions",
-            {
-                "messages": [*HELLO, {"role": "assistant", "content": "a"}],
-                "continue_final_message": True,
-                "add_generation_prompt": False,
-            },
-            400,
-            "continue_final_message",
-        ),
-        ("chat/completions", {"messages": HELLO, "input_ids": [1]}, 400, "input_ids"),
-        ("chat/completions", {"messages": HELLO, "temperature": 0.3}, 400, "temperature"),
-        ("chat/completions", {"messages": "a"}, 400, "messages"),
-        ("chat/completions", {"messages": HELLO, "top_p": 0.5, "max_tokens": 0}, 400, "max_tokens"),
-        ("chat/completions", {"messages": HELLO, "stop": [""]}, 400, "stop"),
+        ("/v1/responses", {"input": "a", "previous_response_id": "resp_x"}, 404, "previous_response_id"),
+        (CHAT, {"messages": SAID, "continue_final_message": True}, 400, "continue_final_message"),
+        (CHAT, {"messages": HELLO, "input_ids": [1]}, 400, "input_ids"),
+        (CHAT, {"messages": HELLO, "temperature": 0.3}, 400, "temperature"),
+        (CHAT, {"messages": "a"}, 400, "messages"),
+        (CHAT, {"messages": HELLO, "top_p": 0.5, "max_tokens": 0}, 400, "max_tokens"),
+        (CHAT, {"messages": HELLO, "stop": [""]}, 400, "stop"),
+        # Here the limit is not called as the argument is called that it becomes.
+        ("/v1/responses", {"input": "a", "max_output_tokens": 0}, 400, None),
     ],
 )
 async def test_an_error_names_the_field_that_is_wrong(
-    path: str, body: dict[str, Any], status: int, param: str
+    path: str, body: dict[str, Any], status: int, param: str | None
 ) -> None:
     async with client(scripted_gateway(Scripted())) as http:
         name = await opened(http, temperature=0.7)
-        answer = await http.post(f"/sessions/{name}/v1/{path}", json=body)
+        answer = await http.post(f"/sessions/{name}{path}", json=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param)
-    assert param in error["message"]
+    assert (param or "") in error["message"]
 
 
 async def test_an_error_names_the_field_that_the_engine_names_and_no_url_of_the_embedded_engine() -> None:
-    async with client(embedded_gateway()) as http:
-        name, body = await opened(http), {"messages": HELLO, "temperature": -1}
-        error = (await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()["error"]
+    async with talking(embedded_gateway()) as talk:
+        name, body = talk.name, {"messages": HELLO, "temperature": -1}
+        error = (await talk.http.post(f"/sessions/{name}/v1/chat/completions", json=body)).json()["error"]
     assert (error["param"], "http:" in error["message"]) == ("temperature", False)
 
 
-async def test_an_error_names_no_field_that_the_request_does_not_have() -> None:
-    """Here the limit is called `max_output_tokens`, and not as the arguments are called that it becomes."""
-    async with client(scripted_gateway(Scripted())) as http:
-        name, body = await opened(http), {"input": "a", "max_output_tokens": 0}
-        answer = await http.post(f"/sessions/{name}/v1/responses", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, None)
-
-
-async def pinged(gateway: Gateway, name: str, engine: Scripted, path: str, body: dict[str, Any]) -> str:
+async def pinged(talk: Talk, path: str, body: dict[str, Any]) -> str:
     """Return a stream whose turn is sampled only after its client received two pings."""
-    assert engine.held is not None
-    asked, where = {**body, "stream": True}, f"/sessions/{name}{path}"
-    async with (
-        served(app(gateway)) as url,
-        httpx2.AsyncClient(base_url=url) as http,
-        http.stream("POST", where, json=asked) as answer,
-    ):
+    where = f"/sessions/{talk.name}{path}"
+    async with talk.http.stream("POST", where, json={**body, "stream": True}) as answer:
         assert answer.status_code == 200
         text, parts = "", answer.aiter_text()
         with anyio.fail_after(20):
             while text.count("\n\n") < 2:
                 text += await anext(parts)
-            engine.held.set()
+            talk.engine.go_on()
             return text + "".join([part async for part in parts])
-
-
-QUICK = GatewayOptions(ping_seconds=0.01)
-ASKED = {"messages": HELLO, "max_tokens": 9, "model": "scripted"}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # as uvicorn's
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
-async def test_a_stream_begins_with_pings_where_its_turn_takes_long(path: str) -> None:
-    engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=QUICK)
-    async with client(gateway) as http:
-        name = await opened(http)
-    body = {"input": "hi"} if path.endswith("responses") else ASKED
-    text = await pinged(gateway, name, engine, path, body)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_stream_begins_with_pings_where_its_turn_takes_long(path: str, fails: bool) -> None:
+    errors: list[Exception] = [UnreachableError("POST http://engine: nothing answers")]
+    engine = Scripted(held=anyio.Event(), raises=errors if fails else [])
+    async with talking(engine, choices=QUICK, socket=True) as talk:
+        body: dict[str, Any] = {"messages": HELLO, "max_tokens": 9, "model": "scripted"}
+        text = await pinged(talk, path, {"input": "hi"} if path.endswith("responses") else body)
     assert text.startswith(": ping\n\n: ping\n\n")
     rest = text.replace(": ping\n\n", "")
     assert rest.startswith(("data: ", "event: "))
-    assert '"k"' in rest or '"ok"' in rest  # some wait until the message is whole
-    assert b"tito_committed_total 1.0" in gateway.metrics.text()
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # as uvicorn's
-async def test_an_error_after_pings_is_an_event() -> None:
-    engine = Scripted(held=anyio.Event(), raises=[UnreachableError("POST http://engine: nothing answers")])
-    gateway = scripted_gateway(engine, choices=QUICK)
-    async with client(gateway) as http:
-        name = await opened(http)
-    text = await pinged(gateway, name, engine, CHAT, ASKED)
-    assert "nothing answers" in text
-    assert b"tito_committed_total 0.0" in gateway.metrics.text()
+    assert f"tito_committed_total {float(not fails)}" in talk.metrics
+    if fails:
+        assert "nothing answers" in text
+    else:
+        assert '"k"' in rest or '"ok"' in rest  # some wait until the message is whole
 
 
 async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored() -> None:
     """What is sent after the last byte would be no part of the answer."""
-    engine, store = Scripted(steps=anyio.Event()), Slow(go_on=anyio.Event())
-    gateway = scripted_gateway(engine, store, QUICK)
-    name, one = await session(gateway), Client()
+    engine, one, counts = Scripted(steps=anyio.Event()), Client(), list[int]()
 
-    def pings() -> int:
-        return sum(message.get("body", b"").count(b": ping") for message in one.sent)
+    async def stores(*_: object) -> None:
+        counts.append(one.text.count(b": ping"))
+        await anyio.sleep(0.1)
+        counts.append(one.text.count(b": ping"))
 
+    gateway = scripted_gateway(engine, Watched(before={"put": stores}), QUICK)
+    name = await session(gateway)
     async with anyio.create_task_group() as group:
-        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": True})
+        group.start_soon(partial(one.ask, gateway, name, stream=True))
         with anyio.fail_after(20):
-            while pings() < 3:  # noqa: ASYNC110  # nobody tells
+            while one.text.count(b": ping") < 3:  # noqa: ASYNC110  # nobody tells
                 await anyio.sleep(0.005)
         assert engine.steps is not None
         engine.steps.set()
-        await store.put_begun.wait()
-        before = pings()
-        await anyio.sleep(0.1)
-        after = pings()
-        assert store.go_on is not None
-        store.go_on.set()
-    assert after == before
+    assert counts[0] == counts[1]
     assert one.whole
     assert [message["type"] for message in one.sent].count("http.response.start") == 1
 
 
 async def test_the_head_of_a_stream_is_sent_whole_though_its_turn_is_sampled_meanwhile() -> None:
     """A ping begins it, and pings end with sampling."""
+    engine = Scripted(held=anyio.Event())
 
-    @attrs.define(eq=False)
     class Busy(Client):
-        begins: anyio.Event = attrs.field(factory=anyio.Event)
-
         async def wait(self, message: Any) -> None:
             if message["type"] == "http.response.start":
-                self.begins.set()
+                engine.go_on()
                 await anyio.sleep(0.05)
 
-    engine, one = Scripted(held=anyio.Event()), Busy()
-    gateway = scripted_gateway(engine, choices=QUICK)
-    name = await session(gateway)
-    async with anyio.create_task_group() as group:
-        group.start_soon(one.ask, gateway, name, {"messages": HELLO, "stream": True})
-        await one.begins.wait()
-        assert engine.held is not None
-        engine.held.set()
+    one = Busy()
+    assert await served_to(one, scripted_gateway(engine, choices=QUICK), stream=True) == 1
     assert one.sent[0]["type"] == "http.response.start"
     assert one.whole  # nothing comes behind the end, such as the ping that began it
-    assert await turns(gateway, name) == 1
 
 
 async def test_an_answer_in_one_piece_has_no_pings() -> None:
     engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=QUICK)
-    async with client(gateway) as http, anyio.create_task_group() as group:
-        name = await opened(http)
+    async with talking(engine, choices=QUICK) as talk, anyio.create_task_group() as group:
 
         async def release() -> None:
             await anyio.sleep(0.1)
-            assert engine.held is not None
-            engine.held.set()
+            engine.go_on()
 
         group.start_soon(release)
-        answer = await chat(http, name, HELLO)
-    assert answer["choices"][0]["message"]["content"] == "ok"
+        assert (await talk.said(HELLO))["content"] == "ok"
 
 
 async def test_an_answer_says_when_its_request_came() -> None:
-    async with client(scripted_gateway(Scripted(), clock=lambda: 1_234.5)) as http:
-        name = await opened(http)
-        chatted = await chat(http, name, HELLO)
-        responded = (await http.post(f"/sessions/{name}/v1/responses", json={"input": HELLO})).json()
+    async with talking(clock=lambda: 1_234.5) as talk:
+        chatted = await talk.chat(HELLO)
+        responded = (await talk.post({"input": HELLO}, "/v1/responses")).json()
     assert (chatted["created"], responded["created_at"]) == (1_234, 1_234)
 
 
@@ -682,23 +498,125 @@ async def test_an_answer_says_when_its_request_came() -> None:
 async def test_an_answer_s_id_begins_as_its_api_s_do(
     path: str, body: dict[str, Any], field: str, begins: str
 ) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        answer = await http.post(f"/sessions/{await opened(http)}{path}", json={"model": "m", **body})
+    async with talking() as talk:
+        answer = await talk.post({"model": "m", **body}, path)
     assert re.fullmatch(rf"{begins}[0-9a-f]{{32}}", answer.json()[field])
-
-
-class Parsed(Scripted):
-    """An engine behind a parser that takes reasoning out of the text of a stream."""
-
-    def _turn(self, prompt: list[int], n: int) -> Reply:
-        reply = super()._turn(prompt, n)
-        return attrs.evolve(reply, message={**(reply.message or {}), "reasoning": "hm"})
 
 
 async def test_reasoning_that_no_delta_had_is_sent_before_the_text() -> None:
     """Anthropic's API has an order of parts; the server's parser tells of reasoning at the end alone."""
-    async with client(scripted_gateway(Parsed())) as http:
-        name = await opened(http)
-        answer = await http.post(f"/sessions/{name}/v1/messages", json={**ASKED, "stream": True})
+    message = {"role": "assistant", "content": "ok", "reasoning": "hm"}
+    async with talking(Scripted(told={"message": message})) as talk:
+        answer = await talk.post({"messages": HELLO, "max_tokens": 9, "stream": True}, "/v1/messages")
     found = re.findall(r'"type":"(thinking_delta|text_delta)"', answer.text)
     assert list(dict.fromkeys(found)) == ["thinking_delta", "text_delta"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+@BOTH
+async def test_a_client_that_leaves_while_its_turn_is_sampled_ends_the_sampling(stream: bool) -> None:
+    async with talking(Scripted(held=anyio.Event()), socket=True) as talk:
+        with anyio.move_on_after(0.2) as scope:
+            await talk.post({"messages": HELLO, "stream": stream})
+        assert scope.cancelled_caught
+        with anyio.fail_after(5):
+            while talk.engine.running:  # noqa: ASYNC110  # nobody tells
+                await anyio.sleep(0.005)
+        assert talk.engine.cancelled == 1
+        talk.engine.go_on()
+        answer = await talk.chat(HELLO)  # the retry does not diverge: it is the only turn
+        assert [node["response_id"] for node in await talk.nodes()] == [answer["id"]]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
+async def test_a_stream_comes_as_it_is_sampled() -> None:
+    engine = Scripted(steps=anyio.Event(), text="hello")
+    async with talking(engine, socket=True) as talk:
+        body = {"messages": [*HELLO, await talk.said(HELLO), user()], "stream": True}
+        async with talk.http.stream("POST", f"/sessions/{talk.name}{CHAT}", json=body) as answer:
+            lines = answer.aiter_lines()
+            seen = ""
+            with anyio.fail_after(5):
+                while '"content":"h"' not in seen:
+                    seen += await anext(lines)
+            assert engine.running == 1  # and the rest is not sampled yet
+            assert engine.steps is not None
+            engine.steps.set()
+            rest = [line async for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    assert '"finish_reason":"stop"' in "".join(rest)
+
+
+@attrs.define
+class Thoughtful(Scripted):
+    """An engine whose prompts leave reasoning open."""
+
+    async def _sampled(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+        if watch is not None:
+            for text in ("hm", "</think>", "ok"):
+                await watch(Delta(ids=(900,), text=text, thinking=True))
+        message = {"role": "assistant", "content": "ok", "reasoning": "hm"}
+        return attrs.evolve(await super()._sampled(prompt, sampling, None), message=message)
+
+
+async def test_a_stream_begins_with_the_reasoning_that_its_prompt_left_open() -> None:
+    async with talking(Thoughtful()) as talk:
+        body = {"messages": [*HELLO, await talk.said(HELLO), user()], "stream": True}
+        answer = await talk.post(body)
+    chunks = [orjson.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    assert "".join(delta.get("reasoning") or "" for delta in deltas) == "hm"
+    assert "".join(delta.get("content") or "" for delta in deltas) == "ok"
+
+
+async def test_a_retry_while_a_later_turn_is_in_flight_harms_neither() -> None:
+    async with talking() as talk:
+        second_prompt = [*HELLO, await talk.said(HELLO), user("two")]
+        second = await talk.chat(second_prompt)
+        third_prompt = [*second_prompt, second["choices"][0]["message"], user("three")]
+        talk.engine.held = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk.chat, third_prompt)
+            group.start_soon(talk.chat, second_prompt)
+            await talk.engine.runs(2)
+            talk.engine.go_on()
+        session = await talk.session()
+    kinds = sorted(node.kind.name for node in session.forest.nodes)
+    assert kinds == ["CONTINUES", "CONTINUES", "RETRIES", "UNRELATED"]
+    third = next(one for one in session.commits.values() if len(one.step.prompt) == 5)
+    continued = session.response(second["id"])
+    assert continued is not None
+    assert third.step.prompt_ids.starts_with(continued.step.ids)
+
+
+@BOTH
+async def test_the_turn_is_safe_before_its_last_byte_leaves(stream: bool) -> None:
+    one = Client()
+    assert await served_to(one, scripted_gateway(Scripted()), stream=stream) == 1
+    assert (one.whole, one.seen) == (True, 1)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+async def test_a_client_that_leaves_a_stream_ends_the_sampling_and_changes_nothing(after: int) -> None:
+    engine, one = Scripted(text="hello there", steps=anyio.Event()), Client(leaves_after=after)
+    gateway = scripted_gateway(engine)
+    assert await served_to(one, gateway, stream=True) == 0
+    assert (one.whole, engine.cancelled, engine.running) == (False, 1, 0)
+
+
+@BOTH
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_client_that_leaves_while_its_turn_is_stored_changes_nothing(
+    moment: str, stream: bool
+) -> None:
+    one = Client()
+
+    async def leaves(*_: object) -> None:
+        one.gone.set()
+        await anyio.sleep(0.01)
+
+    hooks: Any = {moment: {"put": leaves}}
+    gateway = scripted_gateway(Scripted(), Watched(**hooks))
+    assert await served_to(one, gateway, stream=stream) == 0
+    assert not one.whole
+    assert b"tito_unreceived_total 1.0" in gateway.metrics.text()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import attrs
 import pytest
 
-from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, scripted_gateway
+from tests.io.serve.gateway import HELLO, Scripted, chat, client, opened, talking, user
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import Reply
@@ -41,8 +42,8 @@ async def test_an_engine_is_asked_once_for_its_model_where_nobody_named_it(
 
 
 async def test_an_engine_that_serves_no_model_by_name_gives_its_own() -> None:
-    async with client(build_gateway(Scripted(), MemoryStore(), model="")) as http:
-        assert (await chat(http, await opened(http), HELLO))["model"] == "scripted"
+    async with talking(build_gateway(Scripted(), MemoryStore(), model="")) as talk:
+        assert (await talk.chat(HELLO))["model"] == "scripted"
 
 
 ENDS: list[dict[str, Any]] = [
@@ -98,39 +99,39 @@ def kept_of_call(call: StoredCall, origin: Any) -> dict[str, Any]:
 
 async def test_each_turn_of_a_request_is_kept_with_its_own_ids_and_its_own_end() -> None:
     engine, store = Differing(), MemoryStore()
-    gateway = scripted_gateway(engine, store)
-    async with client(gateway) as http:
-        name = await opened(http)
-        answer = await chat(http, name, HELLO, n=3)
-        gateway.sessions._loaded.clear()  # so that it is read from the store
-        async with gateway.sessions.using(name) as session:
-            kept = [kept_of_call(one.call, one.origin) for one in session.commits.values()]
+    async with talking(engine, store=store) as talk:
+        answer = await talk.chat(HELLO, n=3)
+        talk.unload()  # so that it is read from the store
+        kept = [kept_of_call(one.call, one.origin) for one in await talk.commits()]
     assert kept == list(map(kept_of_reply, engine.replies))
     shown = [(one["finish_reason"], one["stop_reason"]) for one in answer["choices"]]
     assert shown == [(one["finish_reason"], one["stop_reason"]) for one in ENDS]
 
 
 async def test_each_turn_that_continues_a_message_is_kept_with_its_own_end() -> None:
-    engine = Differing()
-    gateway = scripted_gateway(engine)
-    async with client(gateway) as http:
-        name = await opened(http)
-        said = (await chat(http, name, HELLO))["choices"][0]["message"]
-        await chat(http, name, [*HELLO, said], n=3, continue_final_message=True)
-        async with gateway.sessions.using(name) as session:
-            kept = [kept_of_call(one.call, one.origin) for one in session.commits.values()]
-    wanted = list(map(kept_of_reply, engine.replies))
+    async with talking(Differing()) as talk:
+        said = await talk.said(HELLO)
+        await talk.chat([*HELLO, said], n=3, continue_final_message=True)
+        kept = [kept_of_call(one.call, one.origin) for one in await talk.commits()]
+    wanted = list(map(kept_of_reply, talk.engine.replies))
     for one in wanted[1:]:
         one["message"] = {**one["message"], "content": f"said 0{one['message']['content']}"}
     assert kept == wanted
 
 
 async def test_only_the_turns_of_a_request_that_a_stop_string_ended_are_not_continued() -> None:
-    async with client(scripted_gateway(Differing())) as http:
-        name = await opened(http)
-        answer = await chat(http, name, HELLO, n=3)
+    async with talking(Differing()) as talk:
+        answer = await talk.chat(HELLO, n=3)
         status = []
         for choice in answer["choices"]:
             body = {"messages": [*HELLO, choice["message"]], "continue_final_message": True}
-            status.append((await http.post(f"/sessions/{name}/v1/chat/completions", json=body)).status_code)
+            status.append((await talk.post(body)).status_code)
     assert status == [200, 200, 400]
+
+
+async def test_all_turns_of_a_session_have_one_name_that_does_not_reveal_its_id() -> None:
+    """Routers send what has one name to one worker."""
+    async with talking() as talk:
+        await talk.chat([*HELLO, await talk.said(HELLO), user()])
+    named = [sampling.conversation for _, _, sampling in talk.engine.asked]
+    assert named == [sha256(talk.name.encode()).hexdigest()[:32]] * 2

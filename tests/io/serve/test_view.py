@@ -22,11 +22,10 @@ from tests.io.serve.gateway import (
     HELLO,
     Reporting,
     Scripted,
-    chat,
-    client,
+    Talk,
     embedded_gateway,
-    opened,
     scripted_gateway,
+    talking,
     toy,
     user,
 )
@@ -37,7 +36,6 @@ from tito_core.samples import Forest
 from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
 from tito_io.serve import view as serve_view
-from tito_io.serve.backend import Backend
 from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, TokenRun, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
@@ -45,6 +43,11 @@ from tito_io.serve.view import LEGEND, TurnCard, _counts, _line
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+async def page(talk: Talk) -> ParsedPage:
+    """Return a session's page."""
+    return ParsedPage((await talk.get("/view")).text)
 
 
 class ParsedPage(HTMLParser):
@@ -81,15 +84,13 @@ class ParsedPage(HTMLParser):
 
 async def view(messages: list[Any], turns: int = 2, **options: Any) -> tuple[httpx2.Response, Any]:
     """Take turns; return the session's page, the gateway and the session."""
-    gateway = embedded_gateway(**options)
-    async with client(gateway) as http:
-        name = await opened(http)
+    async with talking(embedded_gateway(**options)) as talk:
         for _ in range(turns):
-            message = (await chat(http, name, messages))["choices"][0]["message"]
+            message = await talk.said(messages)
             messages = [*messages, message, user()]
-        answer = await http.get(f"/sessions/{name}/view")
-        async with gateway.sessions.using(name) as session:
-            return answer, (gateway, session)
+        answer = await talk.get("/view")
+        async with talk.gateway.sessions.using(talk.name) as session:
+            return answer, (talk.gateway, session)
 
 
 async def test_every_id_of_a_path_is_counted_once() -> None:
@@ -121,10 +122,9 @@ async def test_names_roles_and_calls_are_escaped_too() -> None:
         {"role": "assistant", "content": None, "reasoning": "why", "tool_calls": [evil] * 6},
         *({"role": "tool", "tool_call_id": EVIL, "content": parts} for _ in range(6)),
     ]
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, messages)
-        text = (await http.get(f"/sessions/{name}/view")).text
+    async with talking(gateway) as talk:
+        await talk.chat(messages)
+        text = (await talk.get("/view")).text
     parsed = ParsedPage(text)
     assert parsed.open == []
     assert not {"script", "img"} & set(parsed.tags)
@@ -144,20 +144,18 @@ async def test_reasoning_is_shown_whether_a_turn_has_content_or_calls() -> None:
         {"role": "assistant", "content": "second", "reasoning": "thought of two", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": "done"},
     ]
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await chat(http, name, messages)
-        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    async with talking() as talk:
+        await talk.chat(messages)
+        text = (await page(talk)).text
     for words in ("reasoning: thought of one", "first", "reasoning: thought of two", "second", "f {}"):
         assert words in text
 
 
 async def test_texts_keep_their_line_breaks_and_long_ones_end_early() -> None:
     lines = "".join(f"line {number}\n" for number in range(20))
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await chat(http, name, [user("def f():\n\n    return 1\n"), user(lines), user("x" * 999)])
-        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    async with talking() as talk:
+        await talk.chat([user("def f():\n\n    return 1\n"), user(lines), user("x" * 999)])
+        text = (await page(talk)).text
     assert "def f():\n\n    return 1" in text
     assert "line 6\nline 7…" in text
     assert "x" * 160 + "…" in text
@@ -165,20 +163,16 @@ async def test_texts_keep_their_line_breaks_and_long_ones_end_early() -> None:
 
 
 async def test_what_was_ignored_is_shown_in_words() -> None:
-    first = {
-        "role": "user",
-        "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}],
-    }
-    async with client(scripted_gateway(Scripted(each=lambda sampled: f"answer {sampled}"))) as http:
-        name = await opened(http)
-        message = (await chat(http, name, [user("hi")]))["choices"][0]["message"]
-        await chat(http, name, [first, {**message, "name": None, "mood": "calm"}, user("go on")])
-        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
-    shown = [line for line in text.splitlines() if "ignored" in line or "before matching" in line]
-    assert len(shown) == 2
+    marked = user([{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}])
+    async with talking(Scripted(each="answer {}".format)) as talk:
+        message = await talk.said([user("hi")])
+        await talk.chat([marked, {**message, "name": None, "mood": "calm"}, user("go on")])
+        text = (await page(talk)).text
     ignored = f"{Forgiveness.ABSENT.value}; {Forgiveness.OTHER_KEYS.value}; {Forgiveness.TEXT_PART.value}"
-    assert shown[0] == f"differences in restated messages that were ignored: {ignored}"
-    assert shown[1] == f"done to the request before matching: {NoiseRule.CACHE_CONTROL.value}"
+    assert [line for line in text.splitlines() if "ignored" in line or "before matching" in line] == [
+        f"differences in restated messages that were ignored: {ignored}",
+        f"done to the request before matching: {NoiseRule.CACHE_CONTROL.value}",
+    ]
 
 
 async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
@@ -306,10 +300,9 @@ def test_a_path_of_long_tokens_ends_early(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_ids_stand_for_texts_where_no_vocabulary_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_tokens, "DETAILED", 3)
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        parsed = ParsedPage((await http.get(f"/sessions/{name}/view")).text)
+    async with talking() as talk:
+        await talk.chat(HELLO)
+        parsed = await page(talk)
     assert "No vocabulary is known here" in parsed.text
     assert " ".join(map(str, toy(HELLO))) in parsed.text
     assert "500 501 2" in parsed.text
@@ -317,18 +310,17 @@ async def test_ids_stand_for_texts_where_no_vocabulary_is_known(monkeypatch: pyt
 
 
 async def test_a_fork_a_retry_a_cut_turn_and_a_refusal_are_shown_in_words() -> None:
-    engine = Scripted(each=lambda sampled: f"answer {sampled}")
-    async with client(scripted_gateway(engine)) as http:
-        name = await opened(http)
-        first = (await chat(http, name, HELLO))["choices"][0]["message"]
-        await chat(http, name, [*HELLO, first, user("one way")])
-        engine.finish = "length"
-        await chat(http, name, [*HELLO, first, user("another way")])
-        engine.finish = "stop"
-        await chat(http, name, [*HELLO, first, user("one way")])
-        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-        await chat(http, name, [*HELLO, first, user("with tools")], tools=tools)
-        text = " ".join(ParsedPage((await http.get(f"/sessions/{name}/view")).text).text.split())
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    async with talking(Scripted(each="answer {}".format)) as talk:
+        first = await talk.said(HELLO)
+        for text, talk.engine.finish, more in (
+            ("one way", "stop", {}),
+            ("another way", "length", {}),
+            ("one way", "stop", {}),
+            ("with tools", "stop", {"tools": tools}),
+        ):
+            await talk.chat([*HELLO, first, user(text)], **more)
+        text = " ".join((await page(talk)).text.split())
     for words in (
         "5 turns on 4 paths",
         "Branch from turn 1: turn 2",
@@ -379,40 +371,33 @@ def depth(chain: tuple[TreeTurn, ...]) -> int:
 
 async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_page() -> None:
     engine = Scripted(renders=False)
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        empty = await http.get(f"/sessions/{name}/view")
+    async with talking() as talk:
+        empty = await talk.get("/view")
         assert empty.status_code == 200
         assert "This session has no turns yet." in empty.text
-        await chat(http, name, HELLO)
-        gateway.turns.sampler.engine = engine
-        answer = await http.get(f"/sessions/{name}/view")
+        await talk.chat(HELLO)
+        talk.gateway.turns.sampler.engine = engine
+        answer = await talk.get("/view")
     assert "drift is not known" in answer.text
 
 
 @pytest.mark.parametrize("leaf", ["zzz", "", "%3Cscript%3E"])
 async def test_a_turn_that_is_not_there_has_no_page(leaf: str) -> None:
-    async with client(scripted_gateway(Scripted())) as http:
-        name = await opened(http)
-        answer = await chat(http, name, HELLO)
-        assert (await http.get(f"/sessions/{name}/view?leaf={answer['id']}")).status_code == 200
-        response = await http.get(f"/sessions/{name}/view?leaf={leaf}")
-    assert (response.status_code, response.json()) == (
-        404,
-        {"error": "leaf: this session has no turn of that name"},
-    )
+    async with talking() as talk:
+        answer = await talk.chat(HELLO)
+        assert (await talk.get(f"/view?leaf={answer['id']}")).status_code == 200
+        missing = await talk.get(f"/view?leaf={leaf}")
+    error = {"error": "leaf: this session has no turn of that name"}
+    assert (missing.status_code, missing.json()) == (404, error)
 
 
 async def test_metrics_count_turns_and_hold_no_words_of_a_client() -> None:
-    gateway = embedded_gateway()
-    async with client(gateway) as http:
-        name = await opened(http)
-        message = (await chat(http, name, HELLO, model="apricot"))["choices"][0]["message"]
-        await chat(http, name, [*HELLO, message, user("apricot")])
-        await http.post(f"/sessions/{name}/v1/chat/completions", json={"apricot": 1})
-        await http.get("/sessions/apricot")
-        text = (await http.get("/metrics")).text
+    async with talking(embedded_gateway()) as talk:
+        message = await talk.said(HELLO, model="apricot")
+        await talk.chat([*HELLO, message, user("apricot")])
+        await talk.post({"apricot": 1})
+        await talk.http.get("/sessions/apricot")
+        text = talk.metrics
     lines = set(text.splitlines())
     assert 'tito_turns_total{dialect="chat",route="MITO"} 1.0' in lines
     assert 'tito_turns_total{dialect="chat",route="TITO"} 1.0' in lines
@@ -424,45 +409,6 @@ async def test_metrics_count_turns_and_hold_no_words_of_a_client() -> None:
     assert 'tito_turn_seconds_bucket{le="+Inf"} 2.0' in lines
 
 
-async def test_only_harmless_routes_of_the_engine_are_passed_on() -> None:
-    seen: list[str] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        seen.append(f"{request.method} {request.url.path} {request.headers.get('authorization')}")
-        return httpx2.Response(200, json={"ok": True})
-
-    gateway = scripted_gateway(Scripted())
-    gateway.backend = Backend.to(
-        "http://engine/v1", api_key="its-key", transport=httpx2.MockTransport(answer)
-    )
-    async with client(gateway) as http:
-        name = await opened(http)
-        body = {"prompt": "x"}
-        passed = await http.post(f"/sessions/{name}/tokenize", json=body, headers={"authorization": "mine"})
-        assert passed.json() == {"ok": True}
-        for method, path in (
-            ("POST", "v1/completions"),
-            ("POST", "abort_requests"),
-            ("GET", "shutdown"),
-            ("GET", "tokenize"),
-            ("POST", "../tokenize"),
-        ):
-            assert (await http.request(method, f"/sessions/{name}/{path}")).status_code in (404, 405)
-        assert (await http.post(f"/sessions/{'0' * 32}/tokenize", json=body)).status_code == 404
-    assert seen == ["POST /tokenize Bearer its-key"]
-
-
-async def test_an_unreachable_engine_answers_503() -> None:
-    def away(_: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ConnectError("no")
-
-    gateway = scripted_gateway(Scripted())
-    gateway.backend = Backend.to("http://engine", transport=httpx2.MockTransport(away))
-    async with client(gateway) as http:
-        name = await opened(http)
-        assert (await http.get(f"/sessions/{name}/version")).status_code == 503
-
-
 async def test_a_page_of_many_turns_begins_with_links_to_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve_view, "JUMP", 3)
     answer, _ = await view([user()], turns=7)
@@ -472,11 +418,9 @@ async def test_a_page_of_many_turns_begins_with_links_to_some(monkeypatch: pytes
 
 
 async def test_a_turn_says_how_it_was_sent_and_how_it_ended() -> None:
-    async with client(scripted_gateway(Reporting())) as http:
-        name = await opened(http)
-        said = (await chat(http, name, [user("a")]))["choices"][0]["message"]
-        await chat(http, name, [user("a"), said, user("b")])
-        text = ParsedPage((await http.get(f"/sessions/{name}/view")).text).text
+    async with talking(Reporting()) as talk:
+        await talk.chat([user("a"), await talk.said([user("a")]), user("b")])
+        text = (await page(talk)).text
     facts = [" ".join(line.split()) for line in text.splitlines() if " · " in line and "prompt " in line]
     first = "sent by messages · prompt 6 ids · sampled 3 in N s · ended by stop"
     second = "sent by ids · prompt 15 ids, 4 from the engine's cache · sampled 3 in N s · ended by tool_calls"
@@ -484,6 +428,15 @@ async def test_a_turn_says_how_it_was_sent_and_how_it_ended() -> None:
     expected = (f"{first} · {known} 2", f"{second} · {known} 4")
     for line, beginning in zip(facts, expected, strict=True):
         assert re.sub(r"in \d+\.\d s", "in N s", line).startswith(beginning)
+
+
+async def test_a_retry_of_the_first_turn_continues_none_and_no_time_is_negative() -> None:
+    """The clock went back."""
+    async with talking(clock=lambda: time.time() + 60) as talk:
+        for _ in range(2):
+            await talk.chat(HELLO)
+        assert list(TurnTree.of((await talk.session()).forest).above.values()) == [None, None]
+        assert "sampled 3 in 0.0 s" in (await talk.get("/view")).text
 
 
 def test_what_is_shown_of_a_message_is_bounded() -> None:
@@ -521,8 +474,8 @@ async def test_a_page_says_when_its_session_was_opened_wherever_the_gateway_is(
         patch.setenv("TZ", "Asia/Tokyo")
         time.tzset()
         gateway = scripted_gateway(Scripted(), clock=lambda: 86_400.0 * 365)
-        async with client(gateway) as http:
-            text = (await http.get(f"/sessions/{await opened(http)}/view")).text
+        async with talking(gateway) as talk:
+            text = (await talk.get("/view")).text
     time.tzset()
     assert "1971-01-01 00:00" in text
 
@@ -552,23 +505,3 @@ def test_the_turns_up_to_the_shown_one_are_one_chain_however_small_it_is() -> No
     assert [turn.name for turn in shown] == ["a", "x"]
     (side,) = shown[0].branches
     assert [turn.name for turn in side] == ["b", "c", "d", "e"]
-
-
-@pytest.mark.anyio
-async def test_a_retry_of_the_first_turn_continues_none() -> None:
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        name = await opened(http)
-        for _ in range(2):
-            await chat(http, name, HELLO)
-        async with gateway.sessions.using(name) as session:
-            assert list(TurnTree.of(session.forest).above.values()) == [None, None]
-
-
-@pytest.mark.anyio
-async def test_a_clock_that_went_back_makes_no_time_negative() -> None:
-    gateway = scripted_gateway(Scripted(), clock=lambda: time.time() + 60)
-    async with client(gateway) as http:
-        name = await opened(http)
-        await chat(http, name, HELLO)
-        assert "sampled 3 in 0.0 s" in (await http.get(f"/sessions/{name}/view")).text
