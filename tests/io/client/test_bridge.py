@@ -13,6 +13,7 @@ from tito_core import Bridge, Extension, InputError, Message, Policy, TokenizeEr
 from tito_core.policy import OddStop
 from tito_io.client import AsyncBridge
 
+pytestmark = pytest.mark.anyio
 IDS = [example.OPEN, 5, 900, example.CLOSE]
 NEW = [example.user("more")]
 
@@ -25,7 +26,6 @@ async def tokenize(messages: Sequence[Message], *, add_generation_prompt: bool) 
     return example.tokenize(messages, add_generation_prompt=add_generation_prompt)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("spans", [True, False])
 async def test_both_bridges_give_the_same_answer(spans: bool) -> None:
     known = {"turn": example.assistant(), "history": [example.user()]}
@@ -42,7 +42,6 @@ async def test_both_bridges_give_the_same_answer(spans: bool) -> None:
         assert found == plain.extend(IDS, NEW, **arguments)  # type: ignore[arg-type]  # see above
 
 
-@pytest.mark.anyio
 async def test_an_outage_passes_through() -> None:
     async def fails(*_: object, **__: object) -> Sequence[int]:
         raise OutageError
@@ -51,7 +50,6 @@ async def test_an_outage_passes_through() -> None:
         await AsyncBridge(fails, [example.CLOSE]).extend(IDS, NEW)
 
 
-@pytest.mark.anyio
 async def test_a_policy_and_a_suffix_are_the_bridges() -> None:
     bridge = AsyncBridge(tokenize, [901], policy=Policy(odd_stop=OddStop.KEEP), suffix=[example.CLOSE])
     found = await bridge.extend([*IDS[:-1], 901], NEW)
@@ -64,7 +62,6 @@ def test_what_is_malformed_is_named_at_once() -> None:
         AsyncBridge(tokenize, [-1])
 
 
-@pytest.mark.anyio
 async def test_a_function_that_is_not_async_is_named() -> None:
     wrong: Any = example.tokenize
     with pytest.raises(TokenizeError, match=r"^tokenize_fn is not async: use tito_core.Bridge"):

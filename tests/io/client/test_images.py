@@ -26,6 +26,25 @@ from tito_io.engines.wrapper import EngineWrapper
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.parametrize(
+    ("options", "first", "refusals"),
+    [
+        # Who gave placeholders wants ids, and learns at the first turn that nothing renders them.
+        ({"media": None}, CAT, {Reason.MULTIMODAL: 1}),
+        ({"renderer": None}, CAT, {Reason.MULTIMODAL: 2}),
+        ({}, asking("What is <pad>?", shown("cat")), {Reason.PLACEHOLDERS: 1, Reason.MULTIMODAL: 1}),
+        ({}, asking("What?", shown("cat", min_pixels=5)), {Reason.MULTIMODAL: 2}),
+    ],
+)
+async def test_images_that_cannot_be_placed_go_by_messages(
+    options: dict[str, Any], first: Any, refusals: dict[Reason, int]
+) -> None:
+    client = client_of(engine := Seeing(), **options)
+    await two_turns(client, first)
+    assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
+    assert client.counts.refusals == refusals
+
+
 def renderer(_: Rendering) -> Any:
     async def render(messages: Any, *, add_generation_prompt: bool) -> list[int]:
         await anyio.lowlevel.checkpoint()
@@ -122,7 +141,8 @@ async def test_a_text_conversation_is_as_before() -> None:
 
 
 async def test_other_engines_get_messages() -> None:
-    for engine in (Seeing(refuses=True), EngineWrapper(Seeing(refuses=True))):
+    refusing = Seeing(refuses=True)
+    for engine in (refusing, EngineWrapper(refusing), Seeing(takes_media=False)):
         client = client_of(engine)
         first, second = await two_turns(client)
         assert [done.turn.route for done in (first, second)] == [Route.MITO, Route.MITO]
@@ -130,18 +150,10 @@ async def test_other_engines_get_messages() -> None:
         assert "seeing takes no media beside ids" in first.turn.refusal.detail
 
 
-async def test_an_engine_that_takes_no_media_gets_messages() -> None:
-    done = await client_of(Seeing(name="plain", takes_media=False)).turn([], [CAT])
-    assert "plain takes no media beside ids" in str(done.turn.refusal)
+BROKEN = "data:image/png;base64,iVBOR!w0KGgo"
 
 
-@pytest.mark.parametrize(("options", "refused"), [({"media": None}, 1), ({"renderer": None}, 2)])
-async def test_without_placeholders_or_renderer_images_go_by_messages(options: Any, refused: int) -> None:
-    """Who gave placeholders wants ids, and learns at the first turn that nothing renders them."""
-    client = client_of(engine := Seeing(), **options)
-    await two_turns(client)
-    assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
-    assert client.counts.refusals == {Reason.MULTIMODAL: refused}
+ADDRESS = "https://example.org/cat.png"
 
 
 async def test_a_conversation_without_a_renderer_says_so() -> None:
@@ -173,13 +185,6 @@ async def test_an_engine_may_render_placeholders_itself() -> None:
     turn = await conversation.turn([CAT])
     later = await conversation.turn([*turn.step.messages, {"role": "user", "content": "Sure?"}])
     assert (turn.route, later.route) == (Route.RENDERED, Route.TITO)
-
-
-async def test_a_text_that_spells_a_placeholder_goes_by_messages() -> None:
-    client = client_of(engine := Seeing())
-    await two_turns(client, asking("What is <pad>?", shown("cat")))
-    assert [kind for kind, _ in engine.asked] == ["messages", "messages"]
-    assert client.counts.refusals == {Reason.PLACEHOLDERS: 1, Reason.MULTIMODAL: 1}
 
 
 @pytest.mark.parametrize("wrap", [lambda engine: engine, EngineWrapper])
@@ -243,29 +248,26 @@ async def test_a_client_of_another_engine_object_knows_the_same_bytes() -> None:
     assert engine.asked == [("media", [url("cat")])]
 
 
-async def test_a_key_without_bytes_is_an_error_before_anything_is_sent() -> None:
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ({"type": "image", "uuid": "k"}, "image 1 of the prompt has a `uuid` and no bytes"),
+        (
+            {"type": "image_url", "image_url": {"url": ADDRESS}, "uuid": "k"},
+            "named by an address, which is not fetched here.*give its data URL",
+        ),
+        *(
+            ({"type": "image_url", "image_url": {"url": BROKEN}, **key}, "no valid base64: encode all bytes")
+            for key in ({}, {"uuid": "k"})
+        ),
+    ],
+)
+async def test_a_key_without_bytes_is_an_error_before_anything_is_sent(
+    image: dict[str, Any], said: str
+) -> None:
     client = client_of(engine := Seeing())
-    with pytest.raises(InputError, match="image 1 of the prompt has a `uuid` and no bytes"):
-        await client.turn([], [asking("What?", {"type": "image", "uuid": "k"})])
-    assert not engine.asked
-
-
-async def test_an_address_beside_a_key_is_told_apart_from_no_bytes() -> None:
-    client = client_of(engine := Seeing())
-    named = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}, "uuid": "k"}
-    with pytest.raises(
-        InputError, match=r"named by an address, which is not fetched here.*give its data URL"
-    ):
-        await client.turn([], [asking("What?", named)])
-    assert not engine.asked
-
-
-@pytest.mark.parametrize("key", [{}, {"uuid": "k"}])
-async def test_broken_base64_is_an_error_before_anything_is_sent(key: dict[str, str]) -> None:
-    client = client_of(engine := Seeing())
-    broken = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR!w0KGgo"}, **key}
-    with pytest.raises(InputError, match="no valid base64: encode all bytes of the file"):
-        await client.turn([], [asking("What?", broken)])
+    with pytest.raises(InputError, match=said):
+        await client.turn([], [asking("What?", image)])
     assert not engine.asked
 
 
@@ -304,10 +306,3 @@ async def test_detail_is_counted_since_it_goes_nowhere() -> None:
     assert first.turn.reply.notices == (DETAIL_IGNORED,)
     assert second.turn.reply.notices == ()
     assert client.counts.notices == {DETAIL_IGNORED: 1}
-
-
-async def test_other_settings_go_by_messages() -> None:
-    client = client_of(engine := Seeing())
-    await client.turn([], [asking("What?", shown("cat", min_pixels=5))])
-    assert [kind for kind, _ in engine.asked] == ["messages"]
-    assert client.counts.refusals == {Reason.MULTIMODAL: 1}

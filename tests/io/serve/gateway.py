@@ -301,6 +301,13 @@ class Talk:
         """Send a chat that is answered; return the answer's message."""
         return (await self.chat(messages, **more))["choices"][0]["message"]
 
+    async def turns(self, count: int, messages: Sequence[Any] = HELLO, **more: Any) -> list[Any]:
+        """Take so many turns, each after the one before; return the next prompt."""
+        prompt = list(messages)
+        for _ in range(count):
+            prompt = [*prompt, await self.said(prompt, **more), user()]
+        return prompt
+
     async def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx2.Response:
         """Send JSON, or bytes as they are, to a route of the session, whatever the answer."""
         sent: Any = {"content" if isinstance(body, bytes) else "json": body}

@@ -29,8 +29,7 @@ async def answered(engine: AbortingEngine, on_abort: OnAbort, **more: Any) -> tu
     async with talking(gateway(engine, on_abort)) as talk:
         body = {"messages": ASKED, "max_tokens": 12, **more}
         answer = await talk.http.post(ROUTE.format(talk.name), json=body)
-        async with talk.gateway.sessions.using(talk.name) as session:
-            return answer, make_rows(session.forest).rows
+        return answer, make_rows((await talk.session()).forest).rows
 
 
 @pytest.mark.parametrize("stop", [None, "dc"])

@@ -23,6 +23,7 @@ from tito_io.serve.body import MEMBERS, MESSAGES, SMALL, decoded, parsed
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
 
+pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 LIMITS = GatewayLimits()
 FEW = attrs.evolve(LIMITS, containers=10, scalars=20)
@@ -81,7 +82,6 @@ def test_a_gateway_answers_others_while_it_refuses_such_a_body() -> None:
         assert http.get("/health").status_code == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("name", "coding"), [("parsed", ""), ("decoded", "gzip")])
 async def test_other_requests_are_answered_while_a_body_is_read(
     name: str, coding: str, monkeypatch: pytest.MonkeyPatch
@@ -155,7 +155,6 @@ def messages_gateway(most: int) -> tuple[Scripted, gateway.Gateway]:
     return engine, scripted_gateway(engine, choices=GatewayOptions(limits=limits))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", THREE)
 async def test_a_request_of_too_many_messages_is_refused_before_they_are_read(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -171,7 +170,6 @@ async def test_a_request_of_too_many_messages_is_refused_before_they_are_read(
     assert answer.json()["error"][field] in (*MESSAGES, "rate_limit_error", "RESOURCE_EXHAUSTED")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", THREE)
 async def test_a_request_of_just_so_many_messages_is_answered(name: str) -> None:
     path, asked, _ = THREE[name]
@@ -181,7 +179,6 @@ async def test_a_request_of_just_so_many_messages_is_answered(name: str) -> None
     assert "--max-messages" not in answer.text
 
 
-@pytest.mark.anyio
 async def test_a_stored_conversation_that_is_continued_has_just_so_many_messages_too() -> None:
     engine, served = messages_gateway(4)
     async with client(served) as http:

@@ -149,12 +149,9 @@ def look(url: str, folder: Path) -> dict[str, Any]:
 async def test_every_id_is_marked_by_who_wrote_it(tmp_path: Path) -> None:
     async with talking(embedded_gateway()) as talk, served(app(talk.gateway)) as url:
         name, messages = talk.name, [*HELLO[:-1], user(EVIL)]
-        for _ in range(8):
-            message = (await chat(talk.http, name, messages))["choices"][0]["message"]
-            messages = [*messages, message, user()]
+        await talk.turns(8, messages)
         seen = await anyio.to_thread.run_sync(look, f"{url}/sessions/{name}/view", tmp_path)
-        async with talk.gateway.sessions.using(name) as session:
-            first, *_, last = session.commits.values()
+        first, *_, last = await talk.commits()
     assert seen["problems"] == []
     assert seen["title"] == f"Session {name}"
     assert len(seen["links"]) == 8

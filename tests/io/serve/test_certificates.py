@@ -9,7 +9,7 @@ import pytest
 
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve import gateway as gateways
-from tests.io.serve.gateway import HELLO, Scripted, chat, embedded_gateway, scripted_gateway, talking, user
+from tests.io.serve.gateway import HELLO, Scripted, embedded_gateway, scripted_gateway, talking
 from tito_io.client.certificates import Certificates
 from tito_io.embedded import write_family
 from tito_io.families import Family
@@ -36,10 +36,9 @@ async def renders(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, **fields: A
     monkeypatch.setattr(type(guard), "tokenize_fn", counting)
     gateway.turns.sampler.renderer = guard.tokenize_fn
     async with talking(gateway) as talk:
-        name, messages = talk.name, list(HELLO)
+        messages = list(HELLO)
         for _ in range(3):
-            answer = await chat(talk.http, name, messages, max_tokens=20, **fields)
-            messages = [*messages, answer["choices"][0]["message"], user()]
+            messages = await talk.turns(1, messages, max_tokens=20, **fields)
             counts.append(0)
     monkeypatch.undo()
     return counts[:-1]

@@ -14,6 +14,7 @@ from tito_core import Forgiveness, InputError
 from tito_io.serve.client_noise import DEFAULT, NoiseFilter, NoiseRule, parse_rules
 from tito_io.serve.gateway import Gateway, GatewayOptions
 
+pytestmark = pytest.mark.anyio
 TEXT = {"type": "text", "text": "see"}
 BILLING = "x-anthropic-billing-header: cc_version=2; cch={};"
 
@@ -93,11 +94,9 @@ async def routes(gateway: Gateway, prompts: list[list[Any]], **more: Any) -> lis
             answers = iter(said)
             messages = [next(answers) if one is None else one for one in prompt]
             said.append(await talk.said(messages, **more))
-        async with gateway.sessions.using(talk.name) as session:
-            return [commit.origin.route for commit in session.commits.values()]
+        return [commit.origin.route for commit in await talk.commits()]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("rule", "prompts"),
     [
@@ -118,7 +117,6 @@ async def test_noise_makes_no_branch_where_its_rule_holds_and_one_where_not(
     assert await routes(strict, prompts) == ["MITO", "MITO"]
 
 
-@pytest.mark.anyio
 async def test_a_dropped_thought_is_forgiven_by_default_and_told() -> None:
     engine = Scripted(told={"message": {"role": "assistant", "content": "ok", "reasoning": "hm"}})
     said = ({"role": "assistant", "content": "ok"}, user())
@@ -128,7 +126,6 @@ async def test_a_dropped_thought_is_forgiven_by_default_and_told() -> None:
     assert (told.route, "DROPPED_REASONING" in told.forgiven, strict.route) == ("TITO", True, "MITO")
 
 
-@pytest.mark.anyio
 async def test_what_is_left_out_of_system_texts_is_the_operator_s_choice() -> None:
     dated: list[list[Any]] = [
         [{"role": "system", "content": f"Now: {day}\nBe kind."}] for day in ("Monday", "Friday")
@@ -201,7 +198,6 @@ def test_names_are_said_as_they_are_written() -> None:
         NoiseFilter(strip_system=("(",))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("rules", "forgiven"), [(["cache-control"], False), (["renamed-tool-ids"], True), (["default"], True)]
 )

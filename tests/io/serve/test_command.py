@@ -37,6 +37,14 @@ from tito_io.serve.store import StoreError
 from tito_io.serve.stores import MemoryStore
 from tito_io.serve.text_check import OnOtherText
 
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Return the backend that uvicorn knows."""
+    return "asyncio"
+
 
 def run(*options: str) -> Result:
     return CliRunner().invoke(serve, list(options))
@@ -117,8 +125,6 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
 async def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     """It is told of in a line; until it is there turns are an outage, and then they are answered."""
     port = free_port()
@@ -250,8 +256,6 @@ def test_headers_are_limited() -> None:
         assert process.stop() == 0
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn knows no other
 async def test_an_engine_somewhere_else_is_named_by_its_address(tmp_path: Path) -> None:
     """The embedded engine behind a socket answers as a vLLM server does."""
     async with served(embedded_app()) as url:
@@ -446,16 +450,12 @@ def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_command_s_defaults_are_the_library_s(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = await command.gateway_of(given(monkeypatch, "--store", "memory"))
     assert gateway.options == GatewayOptions()
     assert (gateway.backend, gateway.turns.model, gateway.decode is None) == (None, MODEL, False)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_each_option_is_a_choice_of_the_gateway(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -517,8 +517,6 @@ async def test_each_option_is_a_choice_of_the_gateway(
     assert shared.spans.with_ids
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_model_that_is_loaded_already_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It renders prompts, wherever `--family` says that it came from, and the engine gets it, too."""
     here = family()
@@ -531,8 +529,6 @@ async def test_a_model_that_is_loaded_already_is_not_loaded_again(monkeypatch: p
         assert gateway.turns.guard.family.path == here.path
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_store_that_does_not_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(MemoryStore):
         closed = False

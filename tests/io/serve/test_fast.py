@@ -102,9 +102,7 @@ def test_a_word_that_the_template_looks_for_needs_no_comparison(tmp_path: Path) 
 
 async def _refused(gateway: Gateway, first: str) -> float:
     """Take turns; return how many prompts went by messages because a tail was not proven."""
-    prompt: list[Any] = [user(first)]
     async with talking(gateway) as talk:
-        for text in "bcdefg":
-            answer = await talk.said(prompt, max_tokens=8)
-            prompt += [answer, user(text)]
-    return float(gateway.metrics.refusals.labels("UNPROVEN_TAIL")._value.get())
+        await talk.turns(6, [user(first)], max_tokens=8)
+    counted = talk.metrics.partition('tito_refusals_total{reason="UNPROVEN_TAIL"} ')[2]
+    return float(counted.partition("\n")[0] or 0)

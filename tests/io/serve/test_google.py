@@ -54,8 +54,7 @@ async def test_every_id_is_kept_through_turns_with_functions(*, stream: bool, na
             kept = [{key: call[key] for key in ("id", "name") if key in call} for call in calls]
             results: list[Any] = [{"functionResponse": {**one, "response": {}}} for one in kept]
             contents += [content, {"role": "user", "parts": results or [{"text": "more"}]}]
-        async with talk.gateway.sessions.using(talk.name) as session:
-            commits, (row,) = list(session.commits.values()), make_rows(session.forest).rows
+        commits, (row,) = await talk.commits(), make_rows((await talk.session()).forest).rows
         engine = talk.engine
     assert isinstance(engine, Remembering)
     assert [commit.origin.dialect for commit in commits] == ["google"] * TURNS

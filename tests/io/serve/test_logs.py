@@ -34,6 +34,7 @@ from tito_io.serve.auth import HEADER
 from tito_io.serve.commit import TurnOrigin
 from tito_io.serve.logs import ACCESS, AccessLog, configure_logs, log_error, log_turn, short_path
 
+pytestmark = pytest.mark.anyio
 KEY = "sk-0123456789abcdef-secret"
 TEXT = "zweifel-apricot-4711"
 MESSAGES = [{"role": "user", "content": TEXT}]
@@ -101,7 +102,6 @@ def test_verbose_logs_a_line_a_turn_and_no_secret(verbose: bool, tmp_path: Path)
     assert not [one for one in (TEXT, name, "tito.access") if one in text]
 
 
-@pytest.mark.anyio
 async def test_an_error_is_logged_and_told_by_its_class_alone(caplog: pytest.LogCaptureFixture) -> None:
     async with talking(Scripted(raises=[ZeroDivisionError(TEXT)])) as talk:
         answer = await talk.http.post(CHAT, json={"messages": MESSAGES}, headers={"x-api-key": KEY})
@@ -114,7 +114,6 @@ async def test_an_error_is_logged_and_told_by_its_class_alone(caplog: pytest.Log
     assert TEXT not in answer.text
 
 
-@pytest.mark.anyio
 async def test_a_request_that_fails_or_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError(TEXT)
@@ -131,7 +130,6 @@ async def _never(*_: object) -> NoReturn:
     raise AssertionError("not called")
 
 
-@pytest.mark.anyio
 async def test_lifespans_are_not_requests(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[object] = []
 
@@ -143,7 +141,6 @@ async def test_lifespans_are_not_requests(caplog: pytest.LogCaptureFixture) -> N
     assert (seen, caplog.records) == ([{"type": "lifespan"}], [])
 
 
-@pytest.mark.anyio
 async def test_times_are_milliseconds(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +201,6 @@ def test_a_path_is_logged_without_ids_and_keys(path: str, short: str) -> None:
     assert short_path(path) == short
 
 
-@pytest.mark.anyio
 async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.LogCaptureFixture) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     async with talking(Reporting()) as talk:
@@ -225,7 +221,6 @@ async def test_a_line_says_how_a_turn_was_sent_and_what_it_cost(caplog: pytest.L
     ]
 
 
-@pytest.mark.anyio
 async def test_a_line_names_what_was_ignored_to_go_on_by_ids(caplog: pytest.LogCaptureFixture) -> None:
     """A turn that went by messages was sampled after what the client sent, so nothing was ignored for it."""
 
@@ -286,7 +281,6 @@ def test_what_is_logged_is_one_line_each_of_a_level(capsys: pytest.CaptureFixtur
     assert lines[-1] == r"  ValueError: invalid literal for int() with base 10: 'a\nb'"
 
 
-@pytest.mark.anyio
 async def test_sessions_that_come_and_go_are_logged_for_who_looks(caplog: pytest.LogCaptureFixture) -> None:
     gateway = scripted_gateway(Scripted(), choices=limited(loaded_seconds=0.0))
     async with client(gateway) as http:

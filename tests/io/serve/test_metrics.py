@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import attrs
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from tests.io.serve.gateway import (
     HELLO,
     Scripted,
+    Talk,
     chat,
     client,
     embedded_gateway,
@@ -27,11 +27,10 @@ from tests.io.serve.gateway import (
 )
 from tito_io.engines.protocol import Reply, Sampling, Usage, Watch
 from tito_io.serve import metrics
-from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.metrics import Metrics
-from tito_io.serve.refusals import GatewayLimits
-from tito_io.serve.stores import MemoryStore
+from tito_io.serve.store import MemoryStore
 
+pytestmark = pytest.mark.anyio
 KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")
 
 
@@ -152,7 +151,6 @@ def test_dashboards_find_these_buckets() -> None:
     assert bounds == [*map(str, seconds), "+Inf"]
 
 
-@pytest.mark.anyio
 async def test_a_turn_takes_as_long_as_it_is_sampled() -> None:
     begun = time.perf_counter()
     async with talking() as talk:
@@ -162,105 +160,81 @@ async def test_a_turn_takes_as_long_as_it_is_sampled() -> None:
     assert 0 < float(seconds) < most
 
 
-@pytest.mark.anyio
 async def test_the_wait_of_first_and_of_later_turns_is_counted() -> None:
-    gateway = scripted_gateway(Scripted())
-    async with client(gateway) as http:
-        for turns in (1, 3):
-            name = await opened(http)
-            for _ in range(turns):
-                await chat(http, name, HELLO)
-        found = await gauges(http)
+    async with talking() as talk:
+        await chat(talk.http, await opened(talk.http), HELLO)
+        for _ in range(3):
+            await talk.chat(HELLO)
+        found = await gauges(talk)
     counts = {turn: found[f'turn_wait_seconds_count{{turn="{turn}"}}'] for turn in ("first", "later")}
     assert counts == {"first": 2, "later": 2}
     waits = [found[f'turn_wait_seconds_sum{{turn="{turn}"}}'] for turn in counts]
     assert 0 < sum(waits) < found["turn_seconds_sum"]
 
 
-@pytest.mark.anyio
-async def test_a_wait_is_as_long_as_there_is_no_place() -> None:
-    engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=limited(calls=1))
-    async with client(gateway) as http:
-        names = [await opened(http) for _ in range(2)]
+async def test_turns_are_counted_while_they_wait_and_run_and_so_is_how_long() -> None:
+    async with talking(Scripted(held=anyio.Event()), choices=limited(calls=1)) as talk:
+
+        async def busy() -> tuple[float, float]:
+            found = await gauges(talk)
+            return found["turns_running"], found["turns_waiting"]
+
+        assert await busy() == (0, 0)
         async with anyio.create_task_group() as group:
-            for name in names:
-                group.start_soon(chat, http, name, HELLO)
-            await anyio.wait_all_tasks_blocked()
+            for name in (talk.name, await opened(talk.http), await opened(talk.http)):
+                group.start_soon(chat, talk.http, name, HELLO)
+            with anyio.fail_after(20):
+                while await busy() != (3, 2):  # noqa: ASYNC110  # nobody tells
+                    await anyio.sleep(0.005)
             begun = time.perf_counter()
             await anyio.sleep(0.01)
             least = time.perf_counter() - begun
-            engine.go_on()
-        assert (await gauges(http))['turn_wait_seconds_sum{turn="first"}'] >= least
+            talk.engine.go_on()
+        assert await busy() == (0, 0)
+        assert (await gauges(talk))['turn_wait_seconds_sum{turn="first"}'] >= least
 
 
-async def gauges(http: httpx2.AsyncClient) -> dict[str, float]:
+async def gauges(talk: Talk) -> dict[str, float]:
     """Return what a gateway has now, by the names of its metrics."""
-    lines = (await http.get("/metrics")).text.splitlines()
+    lines = (await talk.http.get("/metrics")).text.splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name.removeprefix("tito_"): float(count) for name, count in pairs if not name.endswith("_total")}
 
 
-@pytest.mark.anyio
 async def test_sessions_are_counted_as_they_come_and_go() -> None:
     now = [0.0]
-    choices = GatewayOptions(limits=GatewayLimits(sessions=3, idle_seconds=60))
-    gateway = scripted_gateway(Scripted(), MemoryStore(clock=lambda: now[0]), choices)
-
-    async def counts(http: httpx2.AsyncClient) -> tuple[float, float]:
-        found = await gauges(http)
-        return found["sessions"], found["sessions_loaded"]
-
-    async def maintained(http: httpx2.AsyncClient) -> tuple[float, float]:
-        with anyio.move_on_after(0.05):
-            await gateway.sessions.maintain()
-        return await counts(http)
-
+    store = MemoryStore(clock=lambda: now[0])
+    gateway = scripted_gateway(Scripted(), store, limited(sessions=3, idle_seconds=60))
     async with client(gateway) as http:
-        assert await counts(http) == (0, 0)
+        talk = Talk(gateway, http, "")
+
+        async def counts() -> tuple[float, float]:
+            found = await gauges(talk)
+            return found["sessions"], found["sessions_loaded"]
+
+        assert await counts() == (0, 0)
         names = [await opened(http) for _ in range(3)]
-        assert await counts(http) == (3, 0)
+        assert await counts() == (3, 0)
         assert (await http.post("/sessions")).status_code == 429
         for name in names[:2]:
             assert (await http.get(f"/sessions/{name}")).status_code == 200
-        assert await maintained(http) == (3, 2)
+        await talk.maintained()
+        assert await counts() == (3, 2)
         assert (await http.delete(f"/sessions/{names[0]}")).status_code == 204
-        assert await counts(http) == (2, 1)
+        assert await counts() == (2, 1)
         for _ in range(2):
             assert (await http.delete(f"/sessions/{names[0]}")).status_code == 404
-            assert await counts(http) == (2, 1)
+            assert await counts() == (2, 1)
         await opened(http)
         assert (await http.post("/sessions")).status_code == 429
         now[0] = 61.0
         assert (await http.get(f"/sessions/{names[1]}")).status_code == 200
-        assert await maintained(http) == (1, 1)  # the others were not used for a minute
+        await talk.maintained()
+        assert await counts() == (1, 1)  # the others were not used for a minute
         await opened(http)
-        assert await counts(http) == (2, 1)
+        assert await counts() == (2, 1)
 
 
-@pytest.mark.anyio
-async def test_turns_are_counted_while_they_wait_and_run() -> None:
-    engine = Scripted(held=anyio.Event())
-    gateway = scripted_gateway(engine, choices=limited(calls=1))
-
-    async def busy(http: httpx2.AsyncClient) -> tuple[float, float]:
-        found = await gauges(http)
-        return found["turns_running"], found["turns_waiting"]
-
-    async with client(gateway) as http:
-        names = [await opened(http) for _ in range(3)]
-        assert await busy(http) == (0, 0)
-        async with anyio.create_task_group() as group:
-            for name in names:
-                group.start_soon(chat, http, name, HELLO)
-            with anyio.fail_after(20):
-                while await busy(http) != (3, 2):  # noqa: ASYNC110  # nobody tells
-                    await anyio.sleep(0.005)
-            engine.go_on()
-        assert await busy(http) == (0, 0)
-
-
-@pytest.mark.anyio
 async def test_only_so_many_workers_have_series_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MOST_WORKERS", 2)
     async with talking() as talk:

@@ -16,6 +16,7 @@ from tito_core import InputError
 from tito_io.serve.app import app
 from tito_io.serve.origins import OriginCheck, TrustedNames
 
+pytestmark = pytest.mark.anyio
 HERE = TrustedNames.of("127.0.0.1")
 EVIL = "evil.example"
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # nothing listens there
@@ -103,7 +104,6 @@ def test_a_trusted_name_is_a_host_name_alone(name: str) -> None:
         TrustedNames.of("127.0.0.1", [name])
 
 
-@pytest.mark.anyio
 async def test_what_is_refused_opens_nothing_and_is_counted() -> None:
     gateway = scripted_gateway(Scripted())
     transport = httpx2.ASGITransport(OriginCheck(app(gateway), gateway, HERE))
@@ -132,7 +132,6 @@ async def test_what_is_refused_opens_nothing_and_is_counted() -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_a_websocket_of_another_site_is_closed_and_a_lifespan_passes() -> None:
     reached: list[str] = []
     sent: list[Any] = []

@@ -121,14 +121,10 @@ async def test_a_loop_compares_its_history_once_and_not_again(monkeypatch: pytes
 
     monkeypatch.setattr("tito_io.serve.prompt.find", watched)
     async with talking(Scripted(each="answer {}".format), choices=GatewayOptions()) as talk:
-        messages: list[Any] = list(HELLO)
-        for _ in range(8):
-            said = await talk.said(messages)
-            messages = [*messages, said, user()]
-        await talk.chat(messages[:5])
-        async with talk.gateway.sessions.using(talk.name) as session:
-            routes = [one.origin.route for one in session.commits.values()]
-            assert len(session.forest.leaves) == 2
+        await talk.chat((await talk.turns(8))[:5])
+        session = await talk.session()
+    routes = [one.origin.route for one in session.commits.values()]
+    assert len(session.forest.leaves) == 2
     assert searched == [1, 5]  # the first turn, and the one that went back
     assert routes == ["MITO", *["TITO"] * 8]
     assert session.newest is not None

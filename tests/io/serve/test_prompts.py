@@ -19,6 +19,9 @@ NEXT: dict[str, list[dict[str, Any]]] = {
     "an empty part": [user([text(""), text("now?")])],
     "a marked part": [user([text("now?", cache_control={"type": "ephemeral"})])],
     "a system text in parts": [{"role": "system", "content": [text("Be"), text("brief.")]}, user("Go on.")],
+    "parts of a tool's result": [
+        {"role": "tool", "tool_call_id": "a", "content": [text("And"), text("now?")]}
+    ],
     "a developer": [{"role": "developer", "content": "Be brief."}, user("Go on.")],
 }
 

@@ -15,6 +15,7 @@ from tito_io.engines.errors import fault
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _conversation, _shared, letters, redact
 
+pytestmark = pytest.mark.anyio
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
 
 
@@ -26,7 +27,6 @@ async def refused(status: int, message: str, path: str = "/v1/chat/completions",
         return await talk.post(body, path)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 async def test_a_client_reads_what_the_engine_says_of_its_request(path: str) -> None:
     found = await refused(400, "logit_bias: token 99 is\nnot in the vocabulary", path)
@@ -36,7 +36,6 @@ async def test_a_client_reads_what_the_engine_says_of_its_request(path: str) -> 
     assert "answer.body" not in found.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("status", [400, 422, 500])
 async def test_nothing_that_was_said_comes_back(status: int) -> None:
     found = await refused(status, f"1 validation error: input_value='{PRIVATE}', input_type=str")
@@ -47,7 +46,6 @@ async def test_nothing_that_was_said_comes_back(status: int) -> None:
     assert "apricot" not in (await refused(status, PRIVATE)).text
 
 
-@pytest.mark.anyio
 async def test_words_are_not_repeated_where_looking_for_quotations_would_take_long() -> None:
     messages = [{"role": "user", "content": "x" * MOST}]
     found = await refused(400, "logit_bias: token 99 is unknown", messages=messages)
@@ -62,7 +60,6 @@ def test_what_is_looked_through_is_bounded_whatever_it_is(value: Any) -> None:
     assert _conversation({"input": [value] * (MOST // 3)}) is not None
 
 
-@pytest.mark.anyio
 async def test_what_tools_are_made_of_is_not_repeated_and_what_all_have_is() -> None:
     schema = {"type": "object", "properties": {"projectNightingale": {"enum": [4111111111111111]}}}
     tool = {
@@ -104,7 +101,6 @@ def test_a_quotation_is_found_at_every_place(run: str, before: int, after: int) 
     assert _shared(f"x{run}y", "-" * before + run + "+" * after) == {run}
 
 
-@pytest.mark.anyio
 async def test_words_are_cut_and_credentials_are_nobody_s() -> None:
     found = await refused(400, "nowhere " * 1000)
     assert found.json()["error"]["message"].count("nowhere") == LONGEST // 8

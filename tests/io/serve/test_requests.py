@@ -49,6 +49,7 @@ pytestmark = pytest.mark.anyio
 
 BODY = {"messages": HELLO, "max_tokens": 3}
 LIMIT = 100_000
+RESPONSES = "/v1/responses"
 
 
 def ignored(text: str) -> dict[tuple[str, str], float]:
@@ -369,13 +370,13 @@ def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(
 @pytest.mark.parametrize("way", ["compact", "trigger", "streamed trigger"])
 async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
     async with talking(Scripted(text="They asked for the bridge.")) as talk:
-        base = f"/sessions/{talk.name}/v1/responses"
-        items: list[Any] = [{"role": "user", "content": "Where is the bridge?"}]
-        first = (await talk.http.post(base, json={"input": items, "max_output_tokens": 9})).json()
+        items: list[Any] = [user("Where is the bridge?")]
+        first = (await talk.post({"input": items, "max_output_tokens": 9}, RESPONSES)).json()
         items += first["output"]
         body = {"input": items, "max_output_tokens": 12}
         if way == "compact":
-            openai = AsyncOpenAI(api_key="x", base_url=f"http://gateway{base[:-10]}", http_client=talk.http)
+            base = f"http://gateway/sessions/{talk.name}/v1"
+            openai = AsyncOpenAI(api_key="x", base_url=base, http_client=talk.http)
             made = await openai.responses.compact(
                 model="m", input=items, extra_body={"max_output_tokens": 12}
             )
@@ -383,21 +384,17 @@ async def test_a_conversation_is_compacted_and_goes_on(way: str) -> None:
             output = [one.model_dump(exclude_none=True, warnings=False) for one in made.output]
         else:
             asked = {**body, "input": [*items, {"type": "compaction_trigger"}], "stream": way != "trigger"}
-            answer = await talk.http.post(base, json=asked)
+            answer = await talk.post(asked, RESPONSES)
             lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
             whole = orjson.loads(lines[-1][6:])["response"] if lines else answer.json()
             assert answer.status_code == 200, answer.text
             output = [items[0], *whole["output"]]
-        assert [one.get("type", one.get("role")) for one in output] == [
-            "message" if way == "compact" else "user",
-            "compaction",
-        ]
-        assert talk.gateway.metrics.turns.labels("TITO", "responses")._value.get() == 1  # the summary's turn
-        after = await talk.http.post(
-            base, json={**body, "input": [*output, {"role": "user", "content": "So?"}]}
-        )
+        kinds = [one.get("type", one.get("role")) for one in output]
+        assert kinds == ["message" if way == "compact" else "user", "compaction"]
+        assert 'tito_turns_total{dialect="responses",route="TITO"} 1.0' in talk.metrics  # the summary's turn
+        after = await talk.post({**body, "input": [*output, user("So?")]}, RESPONSES)
         assert after.status_code == 200
-        shown = (await talk.http.get(base.removesuffix("/v1/responses"))).json()["records"]
+        shown = (await talk.get()).json()["records"]
     told = shown[-1]["request"]["messages"][1]["content"]
     assert told.startswith("The conversation so far was replaced by this summary")
     assert told.endswith("They asked for the bridge.")

@@ -23,6 +23,7 @@ from tito_io.serve.session import Session, SessionHead
 from tito_io.serve.sqlite import SqliteStore
 from tito_io.serve.store import MemoryStore
 
+pytestmark = pytest.mark.anyio
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -157,15 +158,12 @@ def test_a_row_holds_only_what_is_new(steps: list[Step]) -> None:
     anyio.run(run)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
 async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: OddStop) -> None:
     """The embedded engine's odd stops and cut turns are among them."""
     gateway = embedded_gateway(MemoryStore(), GatewayOptions(policy=Policy(odd_stop=odd)), seed=3)
-    messages: list[Any] = list(HELLO)
     async with talking(gateway) as talk:
-        for _ in range(30):
-            messages = [*messages, await talk.said(messages, max_tokens=60), user()]
+        messages = await talk.turns(30, max_tokens=60)
         session = await talk.session()
         before, rows = list(map(plain, session.commits.values())), make_rows(session.forest).rows
         talk.unload()
@@ -178,20 +176,16 @@ async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: 
     assert "SAMPLED" in {span.origin.name for row in rows for span in row.ledger}
 
 
-@pytest.mark.anyio
 async def test_what_is_stored_for_a_turn_does_not_grow_with_the_history() -> None:
     store = MemoryStore()
     tool = {"type": "function", "function": {"name": "f", "description": "long " * 200}}
-    messages: list[Any] = list(HELLO)
     async with talking(store=store) as talk:
-        for _ in range(40):
-            messages = [*messages, await talk.said(messages, tools=[tool]), user("x" * 20)]
+        await talk.turns(40, tools=[tool])
     sizes = [len(row) for row in (await store.load(talk.name)).rows.values()]
     assert max(sizes[1:]) - min(sizes[1:]) < 50
     assert sizes[1] < 1000
 
 
-@pytest.mark.anyio
 async def test_a_turn_by_messages_whose_ids_came_out_the_same_shares_them() -> None:
     """A cut turn is refused here, and what is rendered for it is what was sampled, closed."""
     ids = (10 + ord("o"), 10 + ord("k"))
@@ -207,7 +201,6 @@ async def test_a_turn_by_messages_whose_ids_came_out_the_same_shares_them() -> N
     assert session.ids == len(second.step.ids)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_row_of_version_1_has_these_fields(tmp_path: Path) -> None:
     """Files of this version are read by every later one."""

@@ -170,8 +170,7 @@ async def routes(gateway: Any, *echoes: str) -> list[tuple[str, ...]]:
         for echo in (*echoes, ""):
             await talk.chat(messages, stop=list(STOPS))
             messages = [*messages, assistant(echo), user("Observation:\n7")]
-        async with gateway.sessions.using(talk.name) as session:
-            return [(one.origin.route, *one.origin.forgiven) for one in session.commits.values()]
+        return [(one.origin.route, *one.origin.forgiven) for one in await talk.commits()]
 
 
 pytestmark = pytest.mark.anyio
@@ -192,10 +191,9 @@ async def test_a_history_is_found_although_another_request_came_between() -> Non
         await talk.chat(HELLO, stop=list(STOPS))
         await talk.chat([user("another")], stop=list(STOPS))
         await talk.chat([*HELLO, assistant("a</code>"), user()], stop=list(STOPS))
-        async with talk.gateway.sessions.using(talk.name) as session:
-            newest = session.newest
-            assert newest is not None
-            assert len(session.path(newest)) == 2
+        session = await talk.session()
+        newest = (await talk.commits())[-1]
+        assert len(session.path(newest)) == 2
     assert newest.step.messages[1] == assistant("a")
 
 

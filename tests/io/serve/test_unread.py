@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tests.io.serve.gateway_process import started
 from tito_io.serve.unread import DiscardUnread
 
+pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 HTTP: Scope = {"type": "http", "headers": []}
 
@@ -67,7 +68,6 @@ async def run(parts: Iterator[Message], status: int, read: int = 0, **limits: An
     return [*sent, *received]
 
 
-@pytest.mark.anyio
 async def test_what_is_left_is_discarded_before_an_error_alone() -> None:
     parts: list[Message] = [
         *([{"type": "http.request", "body": b"1", "more_body": True}] * 3),
@@ -79,7 +79,6 @@ async def test_what_is_left_is_discarded_before_an_error_alone() -> None:
     assert await run(iter([parts[0], {"type": "http.disconnect"}]), 413) == [413, 2]
 
 
-@pytest.mark.anyio
 async def test_no_client_keeps_a_request_for_ever() -> None:
     with anyio.fail_after(5):
         assert await run(endless(), 413, most=10) == [413, 3]
@@ -104,7 +103,6 @@ async def test_no_client_keeps_a_request_for_ever() -> None:
     assert len(sent) == 1
 
 
-@pytest.mark.anyio
 async def test_a_client_that_waits_with_its_body_is_not_asked_for_it() -> None:
     asking: Scope = {"type": "http", "headers": [(b"expect", b"100-continue")]}
     sent: list[Message] = []

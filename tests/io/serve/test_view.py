@@ -85,12 +85,8 @@ class ParsedPage(HTMLParser):
 async def view(messages: list[Any], turns: int = 2, **options: Any) -> tuple[httpx2.Response, Any]:
     """Take turns; return the session's page, the gateway and the session."""
     async with talking(embedded_gateway(**options)) as talk:
-        for _ in range(turns):
-            message = await talk.said(messages)
-            messages = [*messages, message, user()]
-        answer = await talk.get("/view")
-        async with talk.gateway.sessions.using(talk.name) as session:
-            return answer, (talk.gateway, session)
+        await talk.turns(turns, messages)
+        return await talk.get("/view"), (talk.gateway, await talk.session())
 
 
 async def test_every_id_of_a_path_is_counted_once() -> None:
