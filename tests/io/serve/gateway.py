@@ -34,7 +34,8 @@ from tito_io.serve.commit import Commit
 from tito_io.serve.gateway import Gateway, GatewayOptions, build_gateway
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
-from tito_io.serve.store import MemoryStore, Store
+from tito_io.serve.store import Store
+from tito_io.serve.stores import MemoryStore
 
 CHAT = "/v1/chat/completions"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Where is the bridge today?"}]

@@ -27,7 +27,7 @@ from tito_io.serve import auth as names
 from tito_io.serve.auth import HEADER, ApiKeys, RequestedSession, derived_id, new_id
 from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import ENDED
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 KEYS = GatewayOptions(keys=("first-key", "second-key"))

@@ -363,7 +363,7 @@ async def test_a_turn_whose_images_look_otherwise_now_is_not_continued(
         {"messages": prompt, "continue_final_message": True, "add_generation_prompt": False}
     )
     assert answer.status_code == 502
-    assert "seeing: the engine saw other images than before" in answer.text
+    assert "seeing: the engine saw another prompt than the one that was sent" in answer.text
     assert len(await talk.commits()) == 1
     (error,) = errors
     assert isinstance(error, InvalidReplyError)

@@ -28,7 +28,7 @@ from tests.io.serve.gateway import (
 from tito_io.engines.protocol import Reply, Sampling, Usage, Watch
 from tito_io.serve import metrics
 from tito_io.serve.metrics import Metrics
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 KINDS = ("begin", "go on", "again", "resume", "elsewhere", "by messages")

@@ -44,6 +44,7 @@ from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.ignored import MOST, OTHER, IgnoredCounter
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits, RequestRefused
+from tito_io.serve.store import StoreError
 
 pytestmark = pytest.mark.anyio
 

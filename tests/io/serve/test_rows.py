@@ -21,7 +21,7 @@ from tito_io.serve.gateway import GatewayOptions
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session, SessionHead
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import MemoryStore
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 JSON = st.recursive(

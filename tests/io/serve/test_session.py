@@ -11,7 +11,8 @@ import pytest
 from tests.io.serve.gateway import HELLO, Scripted, Talk, limited, talking, user
 from tito_io.serve.media import MediumBytes, NamedMedia
 from tito_io.serve.refusals import MIB, RequestRefused
-from tito_io.serve.store import MemoryStore, StoreError
+from tito_io.serve.store import StoreError
+from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -37,7 +37,8 @@ from tito_io.serve.refusals import GatewayLimits, RequestRefused
 from tito_io.serve.session import SessionHead
 from tito_io.serve.sessions import PATIENCE_SECONDS, RENEW_SECONDS, Sessions
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import BusyError, FencedError, MemoryStore, StoreError, open_store
+from tito_io.serve.store import BusyError, FencedError, StoreError
+from tito_io.serve.stores import MemoryStore, open_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 needs_redis = pytest.mark.skipif(not wanted(), reason="there is no redis-server: TITO_REDIS=1 demands one")
