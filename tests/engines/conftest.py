@@ -33,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engines"))
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run on one event loop; where the other matters a test says so."""
+    return "asyncio"
+
+
 def asked_for(engine: str) -> None:
     """Skip the test unless this engine was asked for."""
     wanted = [name.strip() for name in os.environ.get("TITO_ENGINES", "").split(",")]

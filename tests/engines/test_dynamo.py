@@ -38,12 +38,6 @@ CONTEXT = 8192
 TURNS = 60
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def family(dynamo_server: Deployment) -> Family:
     """Load the served model's folder here."""

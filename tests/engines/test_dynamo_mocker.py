@@ -44,12 +44,6 @@ HELLO = [{"role": "user", "content": "Say hello."}]
 SAID = ("end", "letters", "call", "cut call", "thought", "nothing")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def family(dynamo_mocker: Deployment) -> Family:
     """Load the described model's folder."""

@@ -28,12 +28,6 @@ ASIDE = re.compile(rb"tokenize|logit_bias")
 Watched = Callable[[Delta], Any] | None
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @attrs.define
 class Overheard(httpx2.AsyncHTTPTransport):
     """A network that keeps what turns were asked with, and what came."""

@@ -24,12 +24,6 @@ MODELS = (
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=MODELS, ids="-".join)
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]

@@ -46,12 +46,6 @@ LONGEST_POLLS = 600
 """How often a server is asked whether it has noticed something, 0.05 s apart."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="module")
 def family(llamacpp_server: Server) -> Family:
     """Load the model's folder."""

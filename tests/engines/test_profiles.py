@@ -26,12 +26,6 @@ PARTS = "parts_content: 'differs' and 'same'"
 """Servers make a string of a list of text parts before they render."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 async def remote(engine: Engine, rendering: Rendering, family: Family) -> Profile:
     """Return the profile as the server renders, with some cases."""
     render = partial(engine.render, rendering=rendering)

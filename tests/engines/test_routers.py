@@ -51,12 +51,6 @@ GONE_SOON = ("--health-check-interval-secs=1", "--health-failure-threshold=1")
 CONVERSATIONS, TURNS = 8, 3
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """Return whose router it is."""

@@ -16,6 +16,7 @@ from tests.engines.conftest import asked_for
 from tests.engines.server import Server
 from tests.engines.sglang import CONTEXT, VERSION, sglang
 from tests.engines.talk import CALL, CALL_PATTERN, HELLO, PLAIN, TOOLED, WEATHER, marker_id
+from tests.io.engines.scripted import Heard
 from tito_core import InputError, Message, OddStop, Policy, TemplateRefused
 from tito_core.samples import WeightVersion
 from tito_io.client.conversation import Conversation
@@ -46,12 +47,6 @@ WAYS: tuple[Way, ...] = ("messages", "generate", "chat", "completions")
 VOCABULARY = 3072
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop; where the other matters a test says so."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def family(sglang_server: Server) -> Family:
     """Load the served model's folder here."""
@@ -62,25 +57,6 @@ def family(sglang_server: Server) -> Family:
 def special(family: Family) -> Callable[[str], int]:
     """Return the id of a marker or a tag."""
     return partial(marker_id, family)
-
-
-@attrs.frozen
-class Heard:
-    """What was told of a streamed turn."""
-
-    deltas: list[Delta] = attrs.field(factory=list)
-
-    async def __call__(self, delta: Delta) -> None:
-        """Take note."""
-        self.deltas.append(delta)
-
-    def ids(self, index: int = 0) -> tuple[int, ...]:
-        """Return one turn's ids."""
-        return tuple(i for delta in self.deltas if delta.index == index for i in delta.ids)
-
-    def text(self, index: int = 0) -> str:
-        """Return one turn's text."""
-        return "".join(delta.text for delta in self.deltas if delta.index == index)
 
 
 @attrs.frozen
@@ -223,7 +199,7 @@ async def test_every_way_samples_the_likeliest_ids(ask: Asker) -> None:
     for way in WAYS:
         for watch in (None, Heard()):
             reply = await ask(way, watch=watch, max_tokens=16, temperature=0.0)
-            assert watch is None or (watch.ids(), watch.text()) == (reply.completion_ids, reply.text)
+            assert watch is None or (watch.ids, watch.text) == (reply.completion_ids, reply.text)
             replies.append(reply)
     assert {tuple(reply.prompt_ids) for reply in replies} == {ask.prompt}
     assert len({reply.completion_ids for reply in replies}) == 1
@@ -255,7 +231,7 @@ async def test_a_turn_ends_in_every_manner(
         assert reply.truncated is (outcome[0] == "length")
         assert reply.message is not None
         assert reply.message["content"] == outcome[2]
-        assert heard is None or heard.ids() == ids
+        assert heard is None or heard.ids == ids
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -269,7 +245,7 @@ async def test_several_turns_after_one_prompt(ask: Asker, way: Way, streamed: bo
     assert {tuple(turn.prompt_ids) for turn in turns} == {ask.prompt}
     assert reply.usage.completion_tokens == 15
     if heard:
-        assert [heard.ids(index) for index in range(3)] == [turn.completion_ids for turn in turns]
+        assert [heard.of(index).ids for index in range(3)] == [turn.completion_ids for turn in turns]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -329,7 +305,7 @@ async def chain(engine: SGLang, prompt: tuple[int, ...], place: int, turns: int)
         heard = Heard() if turn % 3 == place % 3 else None
         sampling = Sampling(max_tokens=1 + (place + turn) % 7, temperature=1.0)
         reply = await engine.from_ids(prompt, sampling, watch=heard)
-        assert heard is None or heard.ids() == reply.completion_ids
+        assert heard is None or heard.ids == reply.completion_ids
         prompt = (*reply.prompt_ids, *reply.completion_ids, 198, 100 + place, turn)
         found.append(reply)
     return found
@@ -502,7 +478,7 @@ async def test_an_abort_from_elsewhere_keeps_what_was_sampled(ask: Asker, route:
     assert partial is not None
     assert (partial.prompt_ids, partial.finish_reason) == (ask.prompt, "abort")
     assert 0 < len(partial.completion_ids) == len(partial.logprobs or ()) < 6000
-    assert not streamed or heard.ids() == partial.completion_ids
+    assert not streamed or heard.ids == partial.completion_ids
 
 
 def test_a_server_with_other_flags(tmp_path: Path, say: Callable[[str], None]) -> None:
@@ -528,14 +504,14 @@ async def _incremental(server: Server) -> None:
         likeliest = Sampling(max_tokens=12, temperature=0.0)
         whole, heard = await engine.from_ids([100], likeliest), Heard()
         streamed = await engine.from_ids([100], likeliest, watch=heard)
-        assert streamed.completion_ids == whole.completion_ids == heard.ids()
-        assert (streamed.text, heard.text()) == (whole.text, whole.text)
+        assert streamed.completion_ids == whole.completion_ids == heard.ids
+        assert (streamed.text, heard.text) == (whole.text, whole.text)
         assert streamed.logprobs == pytest.approx(whole.logprobs, abs=1e-4)
         aborted = Heard()
 
         async def aborting(delta: Delta) -> None:
             await aborted(delta)
-            if len(aborted.ids()) >= 10:  # several ids may come at once
+            if len(aborted.ids) >= 10:  # several ids may come at once
                 await engine._wire.exchange("POST", "/abort_request", b'{"abort_all": true}')
 
         with pytest.raises(AbortedError) as caught:
@@ -543,8 +519,8 @@ async def _incremental(server: Server) -> None:
                 [100], Sampling(max_tokens=6000, extra={"ignore_eos": True}), watch=aborting
             )
     assert caught.value.partial is not None
-    assert caught.value.partial.completion_ids == aborted.ids()
-    assert caught.value.partial.weight_versions[0].stop == len(aborted.ids())
+    assert caught.value.partial.completion_ids == aborted.ids
+    assert caught.value.partial.weight_versions[0].stop == len(aborted.ids)
 
 
 async def _thinking(server: Server) -> None:
@@ -561,7 +537,7 @@ async def _killed(server: Server) -> None:
 
     async def killing(delta: Delta) -> None:
         await heard(delta)
-        if len(heard.ids()) >= 20:
+        if len(heard.ids) >= 20:
             server.kill()
 
     async with SGLang(server.base_url, api_key="sesame") as engine:
@@ -571,6 +547,6 @@ async def _killed(server: Server) -> None:
             await engine.models()
     partial = caught.value.partial
     assert partial is not None
-    assert partial.completion_ids == heard.ids()
+    assert partial.completion_ids == heard.ids
     assert 20 <= len(partial.completion_ids) == len(partial.logprobs or ())
     assert (partial.finish_reason, partial.prompt_ids) == ("abort", (100,))

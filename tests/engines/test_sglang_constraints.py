@@ -19,8 +19,9 @@ from tests.engines.constrained import (
 )
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
+from tests.io.engines.scripted import Heard
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
+from tito_io.engines.protocol import Rendering, Reply, Sampling
 from tito_io.engines.sglang import SGLang
 from tito_io.families.family import Family
 
@@ -28,12 +29,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
 WAYS = ("messages", "ids")
 SEEDS = range(4)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +71,10 @@ async def test_a_call_is_forced_in_the_template_s_own_tokens(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_stream_keeps_to_a_forced_call(sglang_server: Server, family: Family, way: str) -> None:
-    heard: list[Delta] = []
-
-    async def watch(delta: Delta) -> None:
-        heard.append(delta)
-
+    heard = Heard()
     asked = sampling(family, Constraint(must_call=("look",), one_call=True), 7)
-    reply = await turn(sglang_server, way, family, asked, TOOLED, watch=watch)
-    assert reply.completion_ids == tuple(one for part in heard for one in part.ids)
+    reply = await turn(sglang_server, way, family, asked, TOOLED, watch=heard)
+    assert reply.completion_ids == heard.ids
     assert [called["name"] for called in calls(reply)] == ["look"]
 
 

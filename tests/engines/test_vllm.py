@@ -46,12 +46,6 @@ WAYS: tuple[Way, ...] = ("messages", "completions", "chat")
 ROUTES: tuple[Literal["completions", "chat"], ...] = ("completions", "chat")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop; where the other matters a test says so."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def family(vllm_server: Server) -> Family:
     """Load the served model's folder here."""

@@ -11,8 +11,8 @@ import pytest
 from tests.engines.conftest import asked_for
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, PLAIN
-from tests.engines.test_vllm_routes import Heard
 from tests.engines.vllm import vllm
+from tests.io.engines.scripted import Heard
 from tito_io.engines.protocol import AuthenticationError, Delta, Sampling, UnreachableError
 from tito_io.engines.vllm import VLLM, Notice
 
@@ -58,7 +58,7 @@ async def bereft(server: Server) -> None:
 
     async def killing(delta: Delta) -> None:
         await heard(delta)
-        if len(heard.of(0)[0]) >= 20:
+        if len(heard.ids) >= 20:
             server.kill()
 
     async with VLLM(server.base_url, api_key="sesame") as engine:
@@ -71,7 +71,7 @@ async def bereft(server: Server) -> None:
             await engine.version()
     partial = caught.value.partial
     assert partial is not None
-    assert (partial.completion_ids, partial.logprobs) == heard.of(0)
+    assert (partial.completion_ids, partial.logprobs) == (heard.ids, heard.logprobs)
     assert len(partial.completion_ids) >= 20
     assert (partial.finish_reason, partial.prompt_ids) == ("abort", (100,))
 

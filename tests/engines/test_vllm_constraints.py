@@ -25,8 +25,9 @@ from tests.engines.constrained import (
 from tests.engines.server import Server
 from tests.engines.talk import HELLO, marker_id
 from tests.engines.vllm import vllm
+from tests.io.engines.scripted import Heard
 from tito_io.engines.constraint import Constraint
-from tito_io.engines.protocol import Delta, Rendering, Reply, Sampling
+from tito_io.engines.protocol import Rendering, Reply, Sampling
 from tito_io.engines.vllm import VLLM
 from tito_io.families.family import Family
 
@@ -34,12 +35,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
 WAYS = ("messages", "completions", "generate", "chat")
 SEEDS = range(4)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop."""
-    return "asyncio"
 
 
 async def turn(
@@ -103,15 +98,11 @@ async def test_with_tools_a_schema_leaves_calls_possible(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_stream_says_the_same(vllm_server: Server, folder: Family, way: str) -> None:
-    heard: list[Delta] = []
-
-    async def watch(delta: Delta) -> None:
-        heard.append(delta)
-
+    heard = Heard()
     asked = sampling(folder, Constraint(must_call=()), 7)
     whole = await turn(vllm_server, way, folder, asked, TOOLED)
-    streamed = await turn(vllm_server, way, folder, asked, TOOLED, watch=watch)
-    assert streamed.completion_ids == whole.completion_ids == tuple(one for part in heard for one in part.ids)
+    streamed = await turn(vllm_server, way, folder, asked, TOOLED, watch=heard)
+    assert streamed.completion_ids == whole.completion_ids == heard.ids
     assert [one["name"] for one in calls(streamed)] == [one["name"] for one in calls(whole)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.engines.server import Server
 from tests.engines.talk import CALL_PATTERN, HELLO, PLAIN, TOOLED
+from tests.io.engines.scripted import Heard
 from tito_core.normalization.canonical import normalize
 from tito_io.engines.protocol import (
     Delta,
@@ -33,28 +33,6 @@ ROUTES = ("completions", "chat", "generate", "tokens")
 WAYS = ("messages", *ROUTES)
 TURNS = 20
 """Requests of each way for the invariants, and as many streamed: with those for two turns, three hundred."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run on one event loop; where the other matters a test says so."""
-    return "asyncio"
-
-
-@attrs.define
-class Heard:
-    """Keeps what it is told of a turn, and of its siblings."""
-
-    deltas: list[Delta] = attrs.field(factory=list)
-
-    async def __call__(self, delta: Delta) -> None:
-        self.deltas.append(delta)
-
-    def of(self, index: int) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-        """Return a turn's ids and log-probabilities."""
-        found = [delta for delta in self.deltas if delta.index == index]
-        ids = tuple(itertools.chain.from_iterable(delta.ids for delta in found))
-        return ids, tuple(itertools.chain.from_iterable(delta.logprobs or () for delta in found))
 
 
 async def turn(
@@ -121,7 +99,8 @@ async def test_every_way_ends_alike_in_one_piece_and_streamed(
             streamed = await turn(engine, way, folder, sampling, rendering, watch=heard)
         same(streamed, whole)
         for index, one in enumerate((streamed, *streamed.siblings)):
-            assert heard.of(index) == (one.completion_ids, one.logprobs)
+            heard_one = heard.of(index)
+            assert (heard_one.ids, heard_one.logprobs) == (one.completion_ids, one.logprobs)
         assert (whole.finish_reason, whole.stop_reason) == expected, way
         assert len(whole.siblings) == sampling.n - 1
         assert whole.notices == ()
@@ -166,7 +145,8 @@ async def test_hundreds_of_turns_break_no_invariant(vllm_server: Server, folder:
     assert len(replies) == TURNS
     for reply, heard in replies:
         for index, sibling in enumerate((reply, *reply.siblings)):
-            assert heard.of(index) == (sibling.completion_ids, sibling.logprobs)
+            heard_one = heard.of(index)
+            assert (heard_one.ids, heard_one.logprobs) == (sibling.completion_ids, sibling.logprobs)
 
 
 async def test_the_generate_route_says_which_weights_sampled(vllm_server: Server, folder: Family) -> None:
@@ -217,7 +197,7 @@ async def test_a_cancelled_stream_is_aborted_at_the_engine(vllm_server: Server, 
 
             async def enough(delta: Delta) -> None:
                 await heard(delta)
-                if len(heard.of(0)[0]) >= 5:
+                if len(heard.of(0).ids) >= 5:
                     scope.cancel()
 
             await engine.from_ids([100], sampling, watch=enough)

@@ -95,6 +95,10 @@ class Heard:
         """Keep a delta."""
         self.deltas.append(delta)
 
+    def of(self, index: int) -> Heard:
+        """Return what came of one of several turns."""
+        return Heard([one for one in self.deltas if one.index == index])
+
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids so far."""

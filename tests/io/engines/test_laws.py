@@ -160,10 +160,7 @@ async def test_several_turns_after_one_prompt_are_told_by_their_index(
     assert [tuple(one.prompt_ids) for one in (reply, other)] == [tuple(IDS)] * 2
     assert reply.usage.completion_tokens == len(YES.ids) + len(NO.ids)
     if heard is not None:
-        found = [
-            [index for one in heard.deltas if one.index == place for index in one.ids] for place in (0, 1)
-        ]
-        assert found == [list(YES.ids), list(NO.ids)]
+        assert [heard.of(place).ids for place in (0, 1)] == [YES.ids, NO.ids]
 
 
 def turns_of(value: Any) -> list[Any]:
