@@ -64,3 +64,20 @@ def test_the_newest_retry_is_one_that_stays() -> None:
     assert shown(row_set) == {"b": "1 [2] [3] 4 [5]"}
     assert missing(row_set) == [("c", 0, 1, "DROPPED")]
     assert row_set.without_row == ("d",)
+
+
+RETRIED = Forest.of([ROOT, LEFT, call("c", [1, 2, 3, 4], [6]), call("d", [1, 2, 3, 4, 5, 8], [9])])
+
+
+@pytest.mark.parametrize(
+    ("retries", "rows", "untrained"),
+    [
+        (Retries.ALL, {"c": "1 [2] [3] 4 [6]", "d": "1 2 3 4 [5] 8 [9]"}, []),
+        (Retries.NEWEST, {"c": "1 [2] [3] 4 [6]"}, [("b", 0, 1, "RETRIED"), ("d", 0, 1, "RETRIED")]),
+        (Retries.EXTENDED, {"d": "1 [2] [3] 4 [5] 8 [9]"}, [("c", 0, 1, "RETRIED")]),
+    ],
+)
+def test_two_replies_to_one_prompt(retries: Retries, rows: dict[str, str], untrained: list[Any]) -> None:
+    row_set = make_rows(RETRIED, SampleOptions(retries=retries))
+    assert shown(row_set) == rows
+    assert missing(row_set) == untrained

@@ -14,6 +14,7 @@ from tito_core.samples.forest import Forest
 from tito_core.samples.options import (
     ConversationScope,
     Cut,
+    Owner,
     Rewards,
     RowPer,
     SampleOptions,
@@ -123,3 +124,29 @@ def test_turns_of_equal_order_have_no_discount() -> None:
 
 def test_an_empty_forest_has_no_rows() -> None:
     assert make_rows(Forest.of([])) == RowSet(rows=(), untrained=(), without_row=())
+
+
+def test_the_longest_branch_is_the_longest_before_it_is_cut() -> None:
+    row_set = make_rows(FORK, SampleOptions(owner=Owner.LONGEST, max_length=4, cut=Cut.INSIDE))
+    assert shown(row_set) == {"c": "1 [2] [3] 6"}
+    assert row_set.without_row == ("b",)
+
+
+def test_weights_count_the_ids_that_stay() -> None:
+    row_set = make_rows(FORK, SampleOptions(max_length=5, cut=Cut.INSIDE))
+    assert shown(row_set) == {"b": "1 [2] [3] 4 [5]", "c": "1 2 3 6 [7]"}
+    assert [row.weight for row in row_set.rows] == [3 / 4, 1 / 4]
+
+
+def test_a_discounted_reward_counts_the_turns_that_were_sampled_later() -> None:
+    """The other agent's turn and the branch count, a call that sampled nothing does not."""
+    empty = call("e", [1, 2, 3, 4, 5, 8], [])
+    calls = [attrs.evolve(one, order=place) for place, one in enumerate([*FORK.calls, OTHER, empty])]
+    options = SampleOptions(rewards=Rewards.DISCOUNTED, discount=0.5, rows=RowPer.CALL)
+    per_call = {row.name: row.reward for row in make_rows(Forest.of(calls), options).rows}
+    assert per_call == {"a": 0.125, "b": 0.25, "c": 0.5, "x": 1.0}
+    leaves = make_rows(Forest.of(calls), attrs.evolve(options, rows=RowPer.LEAF)).rows
+    assert {row.name: row.reward for row in leaves} == {"b": 0.25, "c": 0.5, "x": 1.0}
+    tree = attrs.evolve(options, conversation=ConversationScope.TREE)
+    per_tree = {row.name: row.reward for row in make_rows(Forest.of(calls), tree).rows}
+    assert per_tree == {"a": 0.25, "b": 0.5, "c": 1.0, "x": None}
