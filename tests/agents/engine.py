@@ -147,6 +147,6 @@ def scripted(script: Script) -> ScriptedEngine:
     return ScriptedEngine(family=family(), sampler=sampler, script=script, max_model_len=CONTEXT)
 
 
-def served(engine: ScriptedEngine) -> Starlette:
+def served(engine: EmbeddedEngine) -> Starlette:
     """Return the engine as an application, on the routes of a vLLM."""
     return Starlette(routes=_routes(engine), exception_handlers={BadRequest: _bad_request})

@@ -15,14 +15,12 @@ import anyio
 import attrs
 import httpx2
 import pytest
-from starlette.applications import Starlette
 
+from tests.agents.engine import served
 from tito_io.client import Route
 from tito_io.embedded import TIDY, Sampler, family, vocabulary
-from tito_io.embedded.app import _bad_request, _routes
 from tito_io.embedded.engine import EmbeddedEngine
 from tito_io.embedded.generation import drifted
-from tito_io.embedded.http import BadRequest
 from tito_io.embedded.rng import Rng
 from tito_io.embedded.vocabulary import END_OF_TURN
 from tito_io.engines.protocol import (
@@ -126,8 +124,7 @@ class Watched(EngineWrapper):
 def scripted(*texts: str, **options: Any) -> Watched:
     """Return an engine that samples these texts."""
     engine = EmbeddedEngine(family=family(), sampler=Script(0, TIDY, texts=list(texts)), **options)
-    app = Starlette(routes=_routes(engine), exception_handlers={BadRequest: _bad_request})
-    return Watched(VLLM("http://scripted", transport=httpx2.ASGITransport(app)))
+    return Watched(VLLM("http://scripted", transport=httpx2.ASGITransport(served(engine))))
 
 
 def sampled(calls: ModelCalls) -> list[list[int]]:
