@@ -42,7 +42,8 @@ def test_what_is_trained_was_sampled(rollouts: Rollouts, tokenizer: Any, most: i
         assert talk.logprobs is None or list(talk.logprobs) == logprobs
         assert (talk.built, talk.refused) == (len(engine.turns) - 1, {})
         longest = max(longest, len(engine.turns))
-    assert longest == (1 if most == CUT and rollouts.cut_ends else rollouts.turns)
+    ended = most == CUT and rollouts.cut_ends  # a turn may have its stop before it is cut
+    assert longest < rollouts.turns if ended else longest == rollouts.turns
 
 
 def written(tokenizer: Any, engine: Engine) -> Iterator[str]:

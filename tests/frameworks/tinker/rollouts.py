@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from attrs import define, field
@@ -104,10 +105,15 @@ class ROLLOUTS(Rollouts):
         rows = trajectory_to_data(trajectory, 1.0)
         (inputs,) = [row.loss_fn_inputs for row in rows] if len(rows) == 1 else [None]
         to_openai = OwnRenderer(given.tokenizer).to_openai_message
-        asked = [[to_openai(one) for one in messages] for messages in env.asked[: len(given.engine.turns)]]
+        turns = len(given.engine.turns)
+        asked = [[to_openai(one) for one in messages] for messages in env.asked[:turns]]
+        counted = prompts.refused or Counter(ids=prompts.built["ids"])
+        more = len(env.asked) - turns  # an observation is made after the last turn, too
+        counted -= Counter(dict.fromkeys(counted, more))
+        built, refused = counted.pop("ids", 0), counted
         if inputs is None:  # a fresh render began a new row
-            return Talk([], [], None, prompts.built["ids"], prompts.refused, asked)
+            return Talk([], [], None, built, refused, asked)
         ids = [*rows[0].model_input.to_ints()[:1], *inputs["target_tokens"].tolist()]
         mask = [0.0, *inputs["mask"].tolist()]
         logprobs = [0.0, *inputs["logprobs"].tolist()]
-        return Talk(ids, mask, logprobs, prompts.built["ids"], prompts.refused, asked)
+        return Talk(ids, mask, logprobs, built, refused, asked)
