@@ -14,6 +14,7 @@ from tinker_cookbook.rl.rollouts import do_single_rollout
 from tests.frameworks.laws.rollouts import QUESTION, TOOL, Given, Rollouts, Talk, asks, results
 from tests.frameworks.sampler import DONE, OVER, Engine
 from tests.frameworks.tinker.renderer import OwnRenderer
+from tito_io.integrations.arguments import with_objects
 from tito_io.integrations.shared_prompts import SharedPrompts
 from tito_io.integrations.tinker import BridgeEnv
 
@@ -106,7 +107,7 @@ class ROLLOUTS(Rollouts):
         (inputs,) = [row.loss_fn_inputs for row in rows] if len(rows) == 1 else [None]
         to_openai = OwnRenderer(given.tokenizer).to_openai_message
         turns = len(given.engine.turns)
-        asked = [[to_openai(one) for one in messages] for messages in env.asked[:turns]]
+        asked = [[with_objects(to_openai(one)) for one in messages] for messages in env.asked[:turns]]
         counted = prompts.refused or Counter(ids=prompts.built["ids"])
         more = len(env.asked) - turns  # an observation is made after the last turn, too
         counted -= Counter(dict.fromkeys(counted, more))
