@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 
 from tests.faults.fault import ROOT
 from tests.io.serve.gateway import HELLO
+from tests.io.serve.gateway_agents import Agent
 from tests.io.serve.gateway_process import started
 from tito_io.serve.server import KEEP_ALIVE_SECONDS
 
@@ -65,3 +67,24 @@ def test_a_system_whose_event_loop_receives_no_signals_is_served_too(tmp_path: P
     assert (process.returncode, stderr) == (130, "tito: interrupted\n")
     with started("--store", store) as again, httpx2.Client(base_url=again.url) as http:
         assert len(http.get("/session", headers=key).json()["records"]) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_gateway_that_is_told_to_stop_ends_what_is_in_flight(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'sessions.db'}"
+    with started("--store", store) as process:
+        async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+            opened = [await http.post("/sessions") for _ in range(3)]
+            talking = [Agent(one.json()["session_id"]) for one in opened]
+            async with anyio.create_task_group() as group:
+                for agent in talking:
+                    group.start_soon(agent.turn, http)
+                await anyio.sleep(0.02)
+                process.process.terminate()
+        assert process.process.wait(30) == 0
+    with started("--store", store) as process:
+        async with httpx2.AsyncClient(base_url=process.url, timeout=60) as http:
+            for agent in talking:
+                assert len(agent.received) == 1
+                await agent.check(http)
