@@ -44,7 +44,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         f"{SERVE}/test_stores.py::test_a_file_with_hard_links_is_refused",
     ),
     "a log-probability is above 0": (
-        "tests/io/samples/test_read.py::test_a_log_probability_above_zero_is_a_problem_that_names_the_place",
+        "tests/io/samples/test_records.py::test_a_file_becomes_what_its_line_says",
+        "tests/core/test_step.py::test_a_step_names_what_is_wrong_with_it",
         "tests/core/test_step.py::test_a_log_probability_that_was_rounded_up_is_zero",
     ),
     "sampled JSON spells half of a character": (
