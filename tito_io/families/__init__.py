@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
 from .folder import FolderError
 from .image_tokens import image_placeholder
 from .images import ExpandedPrompt, WithImages
-from .rendering import Rendering
+from .rendering import FamilyRendering
 from .stored_profile import StoredProfile
 from .tokenizer_family import TokenizerBound, TokenizerFamily
 
@@ -19,8 +19,8 @@ __all__ = [
     "Bound",
     "ExpandedPrompt",
     "Family",
+    "FamilyRendering",
     "FolderError",
-    "Rendering",
     "StoredProfile",
     "TokenizerBound",
     "TokenizerFamily",

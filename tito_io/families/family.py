@@ -25,7 +25,7 @@ from .limits import TemplateLimits
 from .preprocessing.engines import UNCHANGED
 from .preprocessing.message_rules import MessageRules
 from .preprocessing.preparation import Preparation
-from .rendering import Messages, RenderArgs, Rendering, RenderingFamily, library_versions, text_digest
+from .rendering import FamilyRendering, Messages, RenderArgs, RenderingFamily, library_versions, text_digest
 from .template import ChatTemplate, continuation
 from .template_values import plain_messages
 from .template_words import words_in
@@ -165,7 +165,7 @@ class Family(RenderingFamily[Bound]):
     rules: MessageRules = UNCHANGED
     _files: tuple[Tokenizer, str, int] | None = field(default=None, repr=False)
     borders: tuple[str, ...] = field(init=False, repr=False)
-    _kept: dict[str, Rendering[Bound]] = field(factory=dict, init=False, repr=False)
+    _kept: dict[str, FamilyRendering[Bound]] = field(factory=dict, init=False, repr=False)
 
     @borders.default
     def _default_borders(self) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ F = TypeVar("F", bound=BoundTemplate)
 
 
 @define(eq=False)
-class Rendering(Generic[F]):
+class FamilyRendering(Generic[F]):
     """One rendering of a family.
 
     Attributes:
@@ -201,7 +201,7 @@ class RenderingFamily(ABC, Generic[F]):
 
     stop_ids: tuple[int, ...]
     rules: MessageRules
-    _kept: dict[str, Rendering[F]]
+    _kept: dict[str, FamilyRendering[F]]
 
     def rendered_as(self, engine: str) -> Self:
         """Return the family with the prompts of an engine, which changes messages before the template.
@@ -222,7 +222,7 @@ class RenderingFamily(ABC, Generic[F]):
 
     def rendering(
         self, *, tools: Objects = None, documents: Objects = None, **template_args: Any
-    ) -> Rendering[F]:
+    ) -> FamilyRendering[F]:
         """Return a rendering, which can be asked for its function, suffix, profile and bridges.
 
         Equal arguments give the same rendering. The other methods take the same arguments.
@@ -241,7 +241,7 @@ class RenderingFamily(ABC, Generic[F]):
             return known
         if len(self._kept) >= _KEPT:
             self._kept.clear()
-        return self._kept.setdefault(args.name, Rendering(args, self._bind(args), self.stop_ids))
+        return self._kept.setdefault(args.name, FamilyRendering(args, self._bind(args), self.stop_ids))
 
     def tokenize_fn(self, *, tools: Objects = None, documents: Objects = None, **template_args: Any) -> F:
         """Return the `tito_core.TokenizeFn` of a rendering; the arguments are those of `rendering`.

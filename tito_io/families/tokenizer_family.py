@@ -23,7 +23,7 @@ from .images import CollapsedPrompt, ExpandedPrompt, ImageCall, P, WithImages, w
 from .preprocessing.engines import UNCHANGED
 from .preprocessing.message_rules import MessageRules
 from .preprocessing.preparation import Preparation
-from .rendering import Messages, RenderArgs, Rendering, RenderingFamily, text_from
+from .rendering import FamilyRendering, Messages, RenderArgs, RenderingFamily, text_from
 from .stop_ids import configured_stop_ids, eos_ids
 from .template_values import plain_messages
 from .template_words import words_in
@@ -134,7 +134,7 @@ class TokenizerFamily(RenderingFamily[TokenizerBound]):
     stop_ids: tuple[int, ...]
     clock: Callable[[], datetime] = field(default=datetime.now, repr=False)
     rules: MessageRules = UNCHANGED
-    _kept: dict[str, Rendering[TokenizerBound]] = field(factory=dict, init=False, repr=False)
+    _kept: dict[str, FamilyRendering[TokenizerBound]] = field(factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
