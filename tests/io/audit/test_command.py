@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.interrupts import interrupt, wait_for_input
 from tests.io.audit.audited import KEEPING, family_folder, replace
 from tests.io.samples.terminal import on_terminal, tito
 from tito_core import Step, render_key
@@ -296,9 +295,8 @@ def test_an_interrupted_audit_says_what_was_done(wild: Path, folder: Path) -> No
         assert process.stdin is not None
         process.stdin.write(wild.read_bytes())
         process.stdin.flush()
-        time.sleep(6)  # the pipe stays open: the run waits for more lines
-        process.send_signal(signal.SIGINT)
-        printed, errors = process.communicate(timeout=60)
+        wait_for_input(process, process.stdin)  # the pipe stays open: the run waits for more lines
+        printed, errors = interrupt(process)
     assert (process.returncode, printed) == (INTERRUPTED, b"")
     done, interrupted = errors.decode().splitlines()
     assert interrupted == "tito: interrupted"
