@@ -146,6 +146,8 @@ def test_a_stored_trajectory_has_the_same_checks_in_all_versions() -> None:
         (1, {"shared_ids": [1, 10]}, r"^Trajectory.steps\[1\]: shared_ids is \[1, 10\]: "),
         (1, {"shared_ids": [-1, 10]}, r"^Trajectory.steps\[1\]: shared_ids is \[-1, 10\]: "),
         (1, {"shared_ids": [0, 15]}, r"^Trajectory.steps\[1\]: shared_ids is \[0, 15\]: "),
+        (1, {"shared_ledger": [0, 99]}, r"^Trajectory.steps\[1\]: shared_ledger is \[0, 99\]: "),
+        (1, {"shared_media": [0, 9]}, r"^Trajectory.steps\[1\]: shared_media is \[0, 9\]: "),
         (1, {"shared_ids": [0, 18]}, r"^Trajectory.steps\[1\]: shared_ids is \[0, 18\]: "),
         (
             1,

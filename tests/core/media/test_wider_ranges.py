@@ -132,3 +132,17 @@ def test_a_wider_image_is_never_cut_by_a_message(left: int, right: int, *, spans
     origins = list(wide.ledger)[new.offset - left - 1 : new.stop + right + 1]
     assert [one is Origin.MEDIA for one in origins] == [False, *[True] * wider.length, False]
     assert (wide is found) is (left == right == 0)
+
+
+def test_an_image_may_have_all_ids_before_it_that_the_template_wrote() -> None:
+    step = first_step(showing("What?", "cat"), keys=["cat"])
+    found = Bridge(tokenize, [CLOSE], media=PLACEHOLDERS).extend(
+        step.ids, [showing("And this?", "dog")], media=step.media
+    )
+    assert isinstance(found, Extension)
+    new = found.media[-1]
+    before = new.offset - next(span.start for span in found.ledger.spans if span.stop == new.offset)
+    base = found.ids.length - len(found.added)
+    for more, fits in ((before, True), (before + 1, False)):
+        wider = attrs.evolve(new, offset=new.offset - base - more, length=new.length + more)
+        assert (widened(found, [wider]) is not None) is fits
