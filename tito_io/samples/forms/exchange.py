@@ -120,7 +120,7 @@ def _call(
         name=_name(body, choice, place),
         step=Step(
             # The messages of a prompt that was sent as ids alone are unknown.
-            prompt=[] if request.get("messages") is None else check.get(request, "messages", list),
+            prompt=check.find(request, "messages", list) or [],
             completion=[_message(choice)],
             prompt_ids=prompt,
             completion_ids=completion,

@@ -47,7 +47,7 @@ def _batches(record: Record, number: int) -> Iterator[Batch]:
         if at(trace, "agent", "trainable") is False:
             continue
         name = first_id(trace, "id") or f"line-{number}.{index}"
-        nodes = _optional_list(check, trace, "nodes")
+        nodes = check.find(trace, "nodes", list) or ()  # verifiers leaves out what is null
         graph = TraceGraph(record_check(f"trace {name}", trace), trace, name)
         sampled = [i for i, node in enumerate(nodes) if isinstance(node, Mapping) and node.get("sampled")]
         yield Batch(conversation=name, parts=[partial(graph.call, index) for index in sampled])
@@ -108,7 +108,7 @@ class TraceGraph:
         """Keep the call that sampled a node; return its step."""
         node = self._node(index)
         opener = self._generation_prompt(node, ids, index)
-        logprobs, finish = _optional_list(self.check, node, "logprobs"), self._finish_reason(index)
+        logprobs, finish = self.check.find(node, "logprobs", list), self._finish_reason(index)
         step = Step(
             prompt=end.messages,
             completion=[chat_message(self.check, node.get("message"))],
@@ -139,24 +139,19 @@ class TraceGraph:
         return opener
 
     def _finish_reason(self, index: int) -> str | None:
-        calls = _optional_list(self.check, self.trace, "calls")
+        calls = self.check.find(self.trace, "calls", list) or ()
         mine = (call for call in calls if isinstance(call, Mapping) and call.get("node") == index)
         reason = next((call.get("finish_reason") for call in mine), None)
         return None if reason is None else self.check.finish_reason({"finish_reason": reason})
 
     def _reward(self) -> float | None:
         """Return the weighted sum of the scores; None without scores."""
-        rewards = {} if self.trace.get("rewards") is None else self.check.get(self.trace, "rewards", dict)
+        rewards = self.check.find(self.trace, "rewards", dict) or {}
         scored = [one for one in rewards.values() if isinstance(one, Mapping)]
         values = [(one.get("score"), one.get("weight", 1.0)) for one in scored]
         if any(type(part) not in (int, float) for value in values for part in value):
             self.check.fail("a reward's score or weight is not a number")
         return float(sum(score * weight for score, weight in values)) if values else None
-
-
-def _optional_list(check: Check, holder: Record, name: str) -> list[Any]:
-    """Return a list, an empty one if it is missing: verifiers leaves out what is null."""
-    return [] if holder.get(name) is None else check.get(holder, name, list)
 
 
 FORM = StoredForm(
