@@ -32,6 +32,15 @@ def test_the_last_turn_is_lost_where_the_last_conversation_respells_it() -> None
     assert (tally.ids_lost_to_merging, tally.mergeable_ids) == (5, 11)
 
 
+def test_a_conversation_that_cannot_be_rendered_leaves_the_others_to_be_counted() -> None:
+    refused = turns(1, spelled=-1).calls[0]
+    side = Conversation().turn("yes", prompt=[{"role": "critic", "content": "x"}], prompt_ids=[1])
+    for order in (-1, 1):
+        other = attrs.evolve(side.calls[0], name="side", order=order)
+        tally = audit(Forest.of([refused, other]), Family(refuses=("critic",))).tally
+        assert tally.mergeable_ids == 3
+
+
 def test_a_turn_that_one_of_two_branches_keeps_is_not_lost() -> None:
     conversation = turns(2, spelled=-1)
     side = Conversation(calls=conversation.calls[:1]).turn(
@@ -78,6 +87,14 @@ def test_each_turn_that_a_break_covers_is_broken() -> None:
 
     tally = turns(3, spelled=-1).audit(Forgetting()).tally
     assert (tally.breaks, tally.broken_turns, tally.changed_ids) == (1, 2, 3 + 3)
+
+
+def test_a_turn_whose_close_was_lost_is_broken_and_none_of_its_ids_changed() -> None:
+    conversation = Conversation().turn("yes")
+    tail = TOY.encode("<|im_start|>user\ngo on<|im_end|>\n<|im_start|>assistant\n")
+    conversation.turn("so", prompt_ids=[*conversation.calls[0].ids, *tail])
+    tally = conversation.audit().tally
+    assert (tally.broken_turns, tally.restated_turns, tally.changed_ids) == (1, 1, 0)
 
 
 def test_a_prompt_that_went_by_messages_would_find_its_whole_turn_in_the_cache() -> None:

@@ -39,6 +39,11 @@ def test_a_conversation_too_long_to_align_at_once_is_aligned_between_turns_that_
     assert hunks == [Hunk(0, 2, 0, 0), Hunk(6, 8, 4, 4)]
 
 
+def test_as_many_turns_are_compared_one_by_one() -> None:
+    hunks = find_hunks(packed([5, 2, 6, 2]), packed([6, 2, 7, 2]), {2})
+    assert hunks == [Hunk(0, 1, 0, 1), Hunk(2, 3, 2, 3)]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "overlap"),
     [
@@ -93,11 +98,20 @@ def test_changed_ids_of_a_turn_are_all_between_its_first_and_its_last_change(
     assert count_changed_ids(used, rendered, close=[2]) == changed
 
 
+def test_without_a_close_all_ids_are_one_turn() -> None:
+    assert count_changed_ids([1, 5, 6, 2], [1, 56, 2], ()) == 2
+
+
 def test_a_turn_ends_with_the_first_id_of_the_close_and_no_other() -> None:
     longer, shorter = [6, 2, 4, 9, 2, 5, 2], [4, 9, 2, 5, 2]
     assert count_changed_ids(longer, shorter, close=[2, 9]) == 2
     assert count_changed_ids(shorter, longer, close=[2, 9]) == 0
     assert count_changed_ids([5, 9, 6, 2, 9], [7, 9, 8, 2, 9], close=[2, 9]) == 3
+
+
+def test_hundreds_of_equal_turns_are_equal() -> None:
+    same = [1, 5, 2] * 300
+    assert count_changed_ids([7, 2, *same, 8, 2], same, close=[2]) == 4
 
 
 def test_ids_that_occur_often_agree_as_others_do() -> None:

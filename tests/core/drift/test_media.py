@@ -10,6 +10,9 @@ import attrs
 from tests.core.drift.conversations import END, Family, assistant, causes_of, user
 from tito_core import Message, Step, TemplateRefused
 from tito_core.drift import Audited, Break, Cause, audit
+from tito_core.drift.diff import Hunk, packed
+from tito_core.drift.media import media_detail
+from tito_core.drift.numbered import NumberedMedia
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import Forest, StoredCall
 from tito_core.testing.toys.local import CHATML
@@ -187,6 +190,18 @@ def test_an_image_that_the_template_moves_or_leaves_out_is_named() -> None:
     twice = audited(first, Seeing(order="twice")).breaks
     assert twice[0].cause is Cause.MEDIA
     assert twice[0].detail == "the rendering has another number of placeholders than the messages have media"
+
+
+def test_an_image_that_the_ids_in_use_lack_is_named() -> None:
+    (call,) = by_ids()[:1]
+    numbered, (cat,) = NumberedMedia.of(SEEING, Forest.of([call])), call.step.media
+    rendered = numbered.used(call.step.prompt_ids, call.step.media)
+    used = packed([*rendered[: cat.offset], *rendered[cat.stop :]])
+    hunk = Hunk(cat.offset, cat.offset, cat.offset, cat.stop)
+    assert media_detail(numbered, used, rendered, hunk) == "image cat is missing in the ids in use"
+    used = packed([*used, *rendered[cat.offset : cat.stop]])
+    moved = f"range moved: image cat begins at id {len(used) - SIZE} of the ids in use"
+    assert media_detail(numbered, used, rendered, hunk) == moved
 
 
 def test_text_beside_an_image_differs_as_text() -> None:

@@ -19,6 +19,7 @@ from tests.core.drift.test_media import (
     showing,
     the_break,
 )
+from tito_core import Message
 from tito_core.drift.numbered import NumberedMedia
 from tito_core.samples import Forest
 
@@ -27,6 +28,20 @@ from tito_core.samples import Forest
 def test_texts_are_given_as_lists_to_templates_that_take_only_those(lists: str) -> None:
     found = audited(by_ids(), Seeing(lists=lists))
     assert (found.breaks, found.tally.compared_prompts) == ((), 2)
+
+
+def test_texts_stay_texts_where_a_template_writes_lists_otherwise() -> None:
+    class Marking(Seeing):
+        def write(self, messages: Sequence[Message], key: str | None, *, opener: bool) -> str:
+            marked = [
+                {**one, "content": [{"type": "text", "text": f"*{one['content'][0]['text']}"}]}
+                if isinstance(one["content"], list) and len(one["content"]) == 1
+                else one
+                for one in messages
+            ]
+            return super().write(marked, key, opener=opener)
+
+    assert audited(by_ids(), Marking()).breaks == ()
 
 
 def test_ids_of_images_are_not_decoded() -> None:

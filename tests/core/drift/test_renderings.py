@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tests.core.drift.conversations import (
+    END,
     TOOLS,
     TOY,
     Conversation,
@@ -13,6 +14,7 @@ from tests.core.drift.conversations import (
     assistant,
     causes_of,
     forgetful,
+    letters,
     thinks,
     trimming,
     turns,
@@ -42,6 +44,14 @@ def test_by_messages_a_turn_ends_where_the_rendering_closes_it() -> None:
     one = audited.breaks[0]
     assert ("".join(piece.text for piece in one.used), one.rendered_ids) == ("<think>hm</think>", 0)
     assert one.happened
+
+
+def test_by_messages_it_happened() -> None:
+    conversation = Conversation(by_ids=False).turn("ab", ids=letters("ab" + END)).turn("so")
+    audited = conversation.audit()
+    assert causes_of(audited) == [("t0", "CONTENT", "RETOKENIZED")]
+    assert audited.breaks[0].happened
+    assert audited.tally.actual_breaks == 1
 
 
 def test_a_turn_is_rendered_as_it_was_sampled_once() -> None:

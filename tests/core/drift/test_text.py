@@ -90,6 +90,22 @@ def test_a_hunk_is_not_split_where_its_ids_have_another_text_alone() -> None:
     assert split_affixes(text, used, rendered, Hunk(0, 3, 0, 3)) == [Hunk(0, 3, 0, 3)]
 
 
+def test_a_beginning_that_ends_inside_a_later_id_is_cut_first() -> None:
+    def text(ids: Iterable[int]) -> str:
+        return "".join({1: "a", 2: "bcb", 3: "b"}[one] for one in ids)
+
+    difference = text_difference(text, packed([1, 2]), packed([1, 3]), Hunk(0, 2, 0, 2))
+    assert (difference.used, difference.rendered) == ("cb", "")
+
+
+def test_an_id_is_read_with_what_stands_before_it() -> None:
+    used, rendered = packed([*"\u00e9".encode()]), packed([*"\u00e8".encode()])
+    difference = text_difference(
+        lambda ids: bytes(ids).decode(errors="replace"), used, rendered, Hunk(1, 2, 1, 2)
+    )
+    assert (difference.used, difference.rendered) == ("\u00e9", "\u00e8")
+
+
 def test_four_replacement_characters_are_no_incomplete_one() -> None:
     """No character has more than four bytes."""
 

@@ -322,6 +322,10 @@ REFUSED: dict[str, tuple[Any, Step, dict[str, object], Reason]] = {
 }
 
 
+def test_a_refusal_counts_placeholders_and_media() -> None:
+    assert refused(STEP, SPELLED).detail == "2 placeholders stand for 1 media of the new messages"
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_placeholder_that_is_not_shown_to_be_an_image_is_refused(name: str) -> None:
     tokenize_fn, step, new, reason = REFUSED[name]

@@ -86,6 +86,11 @@ SAME = {
         assistant([part("a", cache=10**5000), part("b")], x=10**5000),
         frozenset({F.OTHER_KEYS}),
     ),
+    "a zero's sign": (
+        {"role": "user", "content": [{"type": "x", "a": 0.0}, {"type": "y"}]},
+        {"role": "user", "content": [{"type": "x", "a": -0.0}, {"type": "y"}]},
+        frozenset({F.NUMBERS}),
+    ),
     "a number deep in a part": (
         {"role": "user", "content": [{"type": "x", "a": [{"b": 1}]}, {"type": "y"}]},
         {"role": "user", "content": [{"type": "x", "a": [{"b": 1.0}]}, {"type": "y"}]},
