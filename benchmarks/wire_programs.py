@@ -188,7 +188,7 @@ def parts(history: History) -> Parts:
 
 def _body(engine: VLLM, ids: Ids) -> bytes:
     """Check the ids and encode the request body."""
-    wire = engine._wire  # noqa: SLF001  # this part has no public function
+    wire = engine.wire
     sent = wire.sendable(ids, engine.vocab_size)
     return encoded(completion(MODEL, sent, SAMPLING, SAMPLED, echo=False), wire.digits)
 

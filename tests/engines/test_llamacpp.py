@@ -74,7 +74,7 @@ def ids_of(family: Family) -> Ids:
 
 async def all_scored(engine: LlamaCpp, reply: Reply) -> list[float | None]:
     """Return the log-probability of every sampled id, each asked for by itself."""
-    recovery = Recovery(engine._wire, "tiny", whole_id(engine.family), engine.family.vocab_size)
+    recovery = Recovery(engine.wire, "tiny", whole_id(engine.family), engine.family.vocab_size)
     prompt = Ids.of(reply.prompt_ids)
     return [
         await recovery.logprob(prompt.then(reply.completion_ids[:place]), index)
@@ -173,7 +173,7 @@ async def test_ids_that_the_model_does_not_have_are_not_sent(engine: LlamaCpp) -
         with pytest.raises(InputError, match="ids"):
             await engine.from_ids(ids, Sampling(max_tokens=1))
     body = {**NEUTRAL, **FIXED, "prompt": [2**40], "n_predict": 1}
-    answer = await engine._wire.post(COMPLETION, body)
+    answer = await engine.wire.post(COMPLETION, body)
     assert (answer["tokens_evaluated"], answer["prompt"]) == (1, "!")
 
 
@@ -217,7 +217,7 @@ async def test_the_context_is_not_left(odd_server: Server, family: Family) -> No
         with pytest.raises(OverlongError):
             await engine.from_ids((prompt * 2)[:CONTEXT], Sampling(max_tokens=1))
         body = {**NEUTRAL, **FIXED, "prompt": prompt, "n_predict": 300, "ignore_eos": True}
-        shifted = await engine._wire.post(COMPLETION, body)
+        shifted = await engine.wire.post(COMPLETION, body)
         assert (shifted["tokens_predicted"], shifted["truncated"]) == (300, True)
 
 
@@ -269,7 +269,7 @@ async def test_a_cancelled_turn_ends_at_the_server(engine: LlamaCpp, family: Fam
 async def _slots(engine: LlamaCpp, *, processing: bool) -> None:
     """Return once a slot is at work, or none is."""
     for _ in range(LONGEST_POLLS):
-        slots = await engine._wire.get("/slots")
+        slots = await engine.wire.get("/slots")
         if any(slot["is_processing"] for slot in slots) == processing:
             return
         await anyio.sleep(0.05)

@@ -36,6 +36,7 @@ from tito_io.engines.protocol import (
 )
 from tito_io.engines.sglang import ROUTES, SGLang
 from tito_io.engines.sglang.engine import SEED_IGNORED
+from tito_io.engines.sglang.facts import ServerFacts
 from tito_io.families.family import Family
 from tito_io.rollout.run import Rollout
 from tito_io.rollout.script import Script, ScriptLine, default_script
@@ -90,7 +91,7 @@ def forced(*ids: int) -> dict[str, Any]:
 
 async def running(engine: SGLang) -> int:
     """Return how many requests the server works on."""
-    loads = (await engine._wire.get("/v1/loads"))["loads"]
+    loads = (await engine.wire.get("/v1/loads"))["loads"]
     return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
 
 
@@ -384,9 +385,15 @@ async def test_the_servers_own_refusal_of_an_overlong_prompt_is_known(
     sglang_server: Server, route: Any, streamed: bool
 ) -> None:
     """As if the server did not say how much it takes. Its scheduler's refusal looks like a streamed turn."""
-    async with SGLang(sglang_server.base_url, route=route) as engine:
-        engine._served = attrs.evolve(await engine.served(), max_model_len=2 * CONTEXT)
-        engine._facts = attrs.evolve(await engine.facts(), max_prompt=None)
+
+    class Unsaid(SGLang):
+        async def served(self) -> ServedModel:
+            return attrs.evolve(await super().served(), max_model_len=2 * CONTEXT)
+
+        async def facts(self) -> ServerFacts:
+            return attrs.evolve(await super().facts(), max_prompt=None)
+
+    async with Unsaid(sglang_server.base_url, route=route) as engine:
         for length in (CONTEXT - 3, CONTEXT + 5):
             heard = Heard()
             with pytest.raises(OverlongError, match="shorten it") as caught:
@@ -465,7 +472,7 @@ async def test_an_abort_from_elsewhere_keeps_what_was_sampled(ask: Asker, route:
         async def aborting() -> None:
             await until(other, lambda count: count > 0)
             await anyio.sleep(0.3)
-            await other._wire.exchange("POST", "/abort_request", b'{"abort_all": true}')
+            await other.wire.exchange("POST", "/abort_request", b'{"abort_all": true}')
 
         heard = Heard()
         async with anyio.create_task_group() as tasks:
@@ -512,7 +519,7 @@ async def _incremental(server: Server) -> None:
         async def aborting(delta: Delta) -> None:
             await aborted(delta)
             if len(aborted.ids) >= 10:  # several ids may come at once
-                await engine._wire.exchange("POST", "/abort_request", b'{"abort_all": true}')
+                await engine.wire.exchange("POST", "/abort_request", b'{"abort_all": true}')
 
         with pytest.raises(AbortedError) as caught:
             await engine.from_ids(

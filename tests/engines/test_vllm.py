@@ -376,10 +376,13 @@ async def test_sampled_ids_live_through_many_turns(vllm_server: Server, family: 
 async def test_a_full_context_is_known_by_the_servers_words(
     vllm_server: Server, route: Any, length: int
 ) -> None:
-    async with VLLM(vllm_server.base_url, route=route) as engine:
-        engine._served = ServedModel(vllm_server.model, None)
+    class Unsaid(VLLM):
+        async def served(self) -> ServedModel:
+            return ServedModel(vllm_server.model, None)
+
+    async with Unsaid(vllm_server.base_url, route=route) as unsaid:
         with pytest.raises(OverlongError, match="answered 400"):
-            await engine.from_ids([100] * length, Sampling(max_tokens=1))
+            await unsaid.from_ids([100] * length, Sampling(max_tokens=1))
     async with VLLM(vllm_server.base_url, route=route) as engine:
         with pytest.raises(OverlongError, match="Nothing was sent"):
             await engine.from_ids([100] * length, Sampling(max_tokens=1))

@@ -14,6 +14,7 @@ from tests.engines.server import Server
 from tests.engines.talk import CALL_PATTERN, HELLO, PLAIN, TOOLED
 from tests.io.engines.scripted import Heard
 from tito_core.normalization.canonical import normalize
+from tito_io.engines.http_engine import ServedModel
 from tito_io.engines.protocol import (
     Delta,
     ModelLimits,
@@ -25,6 +26,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
 )
 from tito_io.engines.vllm import VLLM
+from tito_io.engines.wire import Wire
 from tito_io.families.family import Family
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
@@ -45,9 +47,16 @@ async def turn(
     return await engine.from_ids(ids, sampling, rendering, **options)
 
 
-def engine_of(server: Server, way: str, **options: Any) -> VLLM:
+class Unsaid(VLLM):
+    """An engine that was not told how long a context is."""
+
+    async def served(self) -> ServedModel:
+        return attrs.evolve(await super().served(), max_model_len=None)
+
+
+def engine_of(server: Server, way: str, kind: type[VLLM] = VLLM, **options: Any) -> VLLM:
     """Return an engine that sends ids this way."""
-    return VLLM(server.base_url, route=way if way in ROUTES else "completions", **options)  # type: ignore[arg-type]  # one of ROUTES
+    return kind(server.base_url, route=way if way in ROUTES else "completions", **options)  # type: ignore[arg-type]  # one of ROUTES
 
 
 def same(streamed: Reply, whole: Reply) -> None:
@@ -126,7 +135,7 @@ async def test_hundreds_of_turns_break_no_invariant(vllm_server: Server, folder:
     """Whatever does not add up raises, and so does not get here."""
     replies: list[tuple[Reply, Heard]] = []
     room = anyio.CapacityLimiter(8)  # as many as the server takes at once
-    options = {"vocab_size": folder.vocab_size}
+    options: dict[str, Any] = {"vocab_size": folder.vocab_size}
     async with engine_of(vllm_server, way, **options) as engine, anyio.create_task_group() as tasks:
 
         async def one(seed: int, heard: Heard | None) -> None:
@@ -168,10 +177,9 @@ async def test_what_a_route_refuses_is_told(
 ) -> None:
     watch = Heard() if watched else None
     async with engine_of(vllm_server, route) as engine:
-        served = await engine.served()
         with pytest.raises(RequestError, match=f"Token id {folder.vocab_size} is out of vocabulary"):
             await engine.from_ids([folder.vocab_size], Sampling(max_tokens=1), watch=watch)
-        engine._served = attrs.evolve(served, max_model_len=None)
+    async with engine_of(vllm_server, route, Unsaid) as engine:
         with pytest.raises(OverlongError):
             await engine.from_ids([100] * 9000, Sampling(max_tokens=1), watch=watch)
     async with engine_of(vllm_server, route, model="nobody") as engine:
@@ -210,18 +218,10 @@ async def test_a_cancelled_stream_is_aborted_at_the_engine(vllm_server: Server, 
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_a_slow_server_is_unreachable(vllm_server: Server, watched: bool) -> None:
-    async with VLLM(vllm_server.base_url, timeout=0.2) as engine:
-        await _known(engine, vllm_server)
+    async with VLLM(vllm_server.base_url) as engine:
+        await engine.from_ids([100], Sampling(max_tokens=1))
+        await engine.from_ids([100], Sampling(max_tokens=1), watch=Heard())
+        await engine.wire.aclose()
+        engine.wire = Wire.to(vllm_server.base_url, timeout=0.2)  # it knows the server, and is now impatient
         with vllm_server.paused(), pytest.raises(UnreachableError, match="no answer in time"):
             await engine.from_ids([100], Sampling(max_tokens=2), watch=Heard() if watched else None)
-
-
-async def _known(engine: VLLM, server: Server) -> None:
-    """Let an impatient engine know what a patient one was told."""
-    async with VLLM(server.base_url) as patient:
-        await patient.from_ids([100], Sampling(max_tokens=1))
-        await patient.from_ids([100], Sampling(max_tokens=1), watch=Heard())
-        engine._served = await patient.served()
-        assert patient._parser is not None
-        engine._parser = await engine._turn_parser()
-        engine._parser.parser = patient._parser.parser

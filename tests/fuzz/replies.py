@@ -143,7 +143,7 @@ SGLANG: Mapping[str, tuple[Parser, bytes]] = {
 
 def _llamacpp_models(answer: httpx2.Response) -> Any:
     engine = Replayed([]).engine()
-    engine._wire = Wire.to("http://mock", transport=httpx2.MockTransport(lambda _: answer))
+    engine.wire = Wire.to("http://mock", transport=httpx2.MockTransport(lambda _: answer))
     return engine
 
 
@@ -159,7 +159,7 @@ LLAMACPP: Mapping[str, tuple[Parser, bytes]] = {
 async def _in_session(ask: Callable[[MilesRouter, MilesSession], Awaitable[object]], answer: Any) -> object:
     router = MilesRouter("http://miles", transport=httpx2.MockTransport(lambda _: answer))
     async with router:
-        return await ask(router, MilesSession("s", router._wire))
+        return await ask(router, MilesSession("s", router.wire))
 
 
 def _miles(ask: Callable[[MilesRouter, MilesSession], Awaitable[object]]) -> Parser:

@@ -170,6 +170,7 @@ class HttpEngine(Closing, Engine):
         keeps_ids: False: prompts go by ids.
         takes_media: True: `_check_media` says which.
         model: The model's name as it was passed.
+        wire: The connections to the server.
         vocab_size: How many ids there are; None where it is unknown.
         length_key: The key of a listed model under which the server states the context length.
         needs_max_tokens: Whether a request must state `max_tokens`, so that it or the context is needed.
@@ -198,7 +199,7 @@ class HttpEngine(Closing, Engine):
     ) -> None:
         self.model = model
         self.vocab_size = vocab_size
-        self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
+        self.wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self._served: ServedModel | None = None
         self._unlisted = False
         """Whether the list of models has failed, which is logged once."""
@@ -207,7 +208,7 @@ class HttpEngine(Closing, Engine):
 
     async def models(self) -> tuple[ServedModel, ...]:
         """Return the models that the server lists."""
-        answer = await self._wire.get(MODELS)
+        answer = await self.wire.get(MODELS)
         check = self._check(MODELS, answer, "GET")
         return tuple(self.listed.of(check, card, self.length_key) for card in check.get(answer, "data", list))
 
@@ -228,7 +229,7 @@ class HttpEngine(Closing, Engine):
             models = await self.models()
         except LIST_FAILURES as error:
             return self._without_list(error)
-        await check_served(self._wire, (one.owner for one in models))
+        await check_served(self.wire, (one.owner for one in models))
         self._served = self._select(models)
         return self._served
 
@@ -284,7 +285,7 @@ class HttpEngine(Closing, Engine):
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does so too."""
-        await self._wire.aclose()
+        await self.wire.aclose()
 
     # What a subclass writes, or may change.
 
@@ -320,7 +321,7 @@ class HttpEngine(Closing, Engine):
 
     async def _sendable(self, ids: Sequence[int]) -> Ids:
         """Return a prompt's ids; raises `InputError` for those that are not the model's."""
-        return self._wire.sendable(ids, await self._vocabulary_size())
+        return self.wire.sendable(ids, await self._vocabulary_size())
 
     # What a subclass calls.
 
@@ -340,4 +341,4 @@ class HttpEngine(Closing, Engine):
         return reply
 
     def _check(self, path: str, answer: object, method: str = "POST") -> Check:
-        return Check(self._wire.where(method, path), EngineAnswer(200, answer), self.vocab_size)
+        return Check(self.wire.where(method, path), EngineAnswer(200, answer), self.vocab_size)

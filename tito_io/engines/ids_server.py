@@ -204,7 +204,7 @@ class IdsServer(FamilyEngine):
         body, parser = self._body(turn), await self.output_parser()
         watch = await parser.ready(turn.watch, turn.rendering, turn.ids)
         request = self.request(
-            wire=self._wire,
+            wire=self.wire,
             path=self.route,
             body=body,
             vocab_size=await self._vocabulary_size(),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tito_core import Ids, Step, Trajectory
 from tito_io.engines import digits as module
-from tito_io.engines.digits import Digits
+from tito_io.engines.digits import Digits, Written
 from tito_io.engines.wire import encoded
 
 PARTS = st.lists(st.integers(0, 2**32 - 1), max_size=4)
@@ -96,22 +96,24 @@ def test_a_prompt_before_it_is_packed_writes_little_more(written: list[int]) -> 
 
 
 def test_a_conversation_has_one_body_and_takes_it_along_as_it_goes() -> None:
-    known, trajectory = Digits(), rollout(8)
+    texts: dict[int, Written] = {}
+    known, trajectory = Digits(texts), rollout(8)
     for step in trajectory:
         known.write(b"", step.prompt_ids, b"")
-    assert len(known._known) == 1
+    assert len(texts) == 1
     del trajectory, step
     gc.collect()
-    assert not known._known
+    assert not texts
 
 
 def test_what_was_written_keeps_nothing_alive() -> None:
-    known, part = Digits(), array("I", [1, 2])
+    texts: dict[int, Written] = {}
+    known, part = Digits(texts), array("I", [1, 2])
     gone = weakref.ref(part)
     known.write(b"", Ids(part, Ids.of([3])), b"")
     del part
     assert gone() is None
-    assert not known._known
+    assert not texts
 
 
 def test_ids_are_written_wherever_they_stand_in_a_body() -> None:
@@ -136,10 +138,11 @@ def test_ids_are_written_wherever_they_stand_in_a_body() -> None:
 
 def test_an_address_that_was_used_before_says_nothing() -> None:
     """What forgets a part may be interrupted; the next part may stand where that one stood."""
-    digits, root = Digits(), Ids.of([1, 2]).packed()
+    texts: dict[int, Written] = {}
+    digits, root = Digits(texts), Ids.of([1, 2]).packed()
     old, new = root.then(array("I", [111])), root.then(array("I", [222]))
     assert digits.write(b"", old, b"") == b"1,2,111"
-    digits._known[id(new.part)] = digits._known[id(old.part)]
+    texts[id(new.part)] = texts[id(old.part)]
     del old
     gc.collect()
     assert digits.write(b"", new, b"") == b"1,2,222"

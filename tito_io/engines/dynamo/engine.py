@@ -154,7 +154,7 @@ class Dynamo(HttpEngine):
         conversation: str | None,
     ) -> DynamoRequest:
         return DynamoRequest(
-            wire=self._wire,
+            wire=self.wire,
             path=CHAT if route == "chat" else COMPLETIONS,
             body=body,
             vocab_size=self.vocab_size,

@@ -136,7 +136,7 @@ class LlamaCpp(FamilyEngine):
         reply = await self._send(await self._request(turn, schema), None, COMPLETION)
         if self._whole is not None:
             facts = turn.model.name, self._whole, await self._vocabulary_size()
-            reply = await Recovery(self._wire, *facts, turn.sampling.extra).completed(reply)
+            reply = await Recovery(self.wire, *facts, turn.sampling.extra).completed(reply)
         if watch is not None:
             await watch_whole(watch, reply)
         return await self._with_messages(reply, turn.rendering)
@@ -177,7 +177,7 @@ class LlamaCpp(FamilyEngine):
         if key in self._bound:
             return
         letter = self.family.encode(NO_JSON)[0]
-        answer = await self._wire.post(COMPLETION, schema_probe(model, letter, schema))
+        answer = await self.wire.post(COMPLETION, schema_probe(model, letter, schema))
         if self._check(COMPLETION, answer).ids(answer, "tokens") == (letter,):
             raise UnsupportedError(
                 f"response_format: the JSON schema does not bind {model}: llama.cpp makes no grammar of "
@@ -189,7 +189,7 @@ class LlamaCpp(FamilyEngine):
     async def _request(self, turn: TurnAfterIds, schema: Mapping[str, Any] | None) -> LlamaRequest:
         sampling = attrs.evolve(turn.sampling, stop_ids=())  # which end turns at this server by themselves
         return LlamaRequest(
-            wire=self._wire,
+            wire=self.wire,
             path=COMPLETION,
             body=completion(attrs.evolve(turn, sampling=sampling), schema),
             vocab_size=await self._vocabulary_size(),
@@ -206,7 +206,7 @@ class LlamaCpp(FamilyEngine):
         for index in turn.sampling.stop_ids:
             if index not in self._ends:
                 await self._sendable([index])
-                answer = await self._wire.post(COMPLETION, end_probe(turn.model.name, index))
+                answer = await self.wire.post(COMPLETION, end_probe(turn.model.name, index))
                 check = self._check(COMPLETION, answer)
                 if check.ids(answer, "tokens") != (index,) or check.get(answer, "stop_type", str) != "eos":
                     raise UnsupportedError(

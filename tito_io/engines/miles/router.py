@@ -86,6 +86,7 @@ class MilesRouter(Closing):
         transport: Replaces the network.
 
     Attributes:
+        wire: The connections to the server.
         undeleted: Sessions that could not be deleted, and why: the server may still hold them.
     """
 
@@ -97,13 +98,13 @@ class MilesRouter(Closing):
         timeout: float | None = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
+        self.wire = Wire.to(base_url, api_key=api_key, timeout=timeout, transport=transport)
         self.undeleted: dict[str, str] = {}
 
     async def health(self) -> Health:
         """Return the state that the server reports."""
-        answer = await self._wire.get("/health")
-        check = Check(self._wire.where("GET", "/health"), EngineAnswer(200, answer))
+        answer = await self.wire.get("/health")
+        check = Check(self.wire.where("GET", "/health"), EngineAnswer(200, answer))
         instance = answer.get("session_server_instance_id") if isinstance(answer, Mapping) else None
         return Health(check.get(answer, "status", str), None if instance is None else str(instance))
 
@@ -132,15 +133,15 @@ class MilesRouter(Closing):
         Once requested, the session exists, and only the answer holds its id: a cancelled caller waits for it.
         """
         body = encoded(requests.opening(sampling or {}, evaluation=evaluation))
-        where, response = self._wire.where("POST", "/sessions"), None
+        where, response = self.wire.where("POST", "/sessions"), None
         with anyio.move_on_after(OPEN_SECONDS, shield=True):
-            response = await self._wire.exchange("POST", "/sessions", body)
+            response = await self.wire.exchange("POST", "/sessions", body)
         if response is None:
             raise UnreachableError(f"{where}: no session within {OPEN_SECONDS} s; is the server overloaded?")
         if not response.is_success:
             raise refusal(where, response)
         check, answer = read(where, response)
-        return MilesSession(check.get(answer, "session_id", str), self._wire)
+        return MilesSession(check.get(answer, "session_id", str), self.wire)
 
     async def close(self, session: MilesSession) -> None:
         """Delete a session: shielded from cancellation, in bounded time, raising no engine errors."""
@@ -180,7 +181,7 @@ class MilesRouter(Closing):
         library()  # first: nothing must be sampled that could not be read
         kwargs = requests.request_kwargs(sampling or {})
         async with self.session(kwargs, evaluation=evaluation) as session:
-            agent_metadata = {**(metadata or {}), "session_server_id": self._wire.root.netloc.decode()}
+            agent_metadata = {**(metadata or {}), "session_server_id": self.wire.root.netloc.decode()}
             if max_seq_len is not None:
                 agent_metadata["max_seq_len"] = max_seq_len
             returned, failed = None, None
@@ -195,4 +196,4 @@ class MilesRouter(Closing):
 
     async def aclose(self) -> None:
         """Close the connections; leaving `async with` does, too."""
-        await self._wire.aclose()
+        await self.wire.aclose()

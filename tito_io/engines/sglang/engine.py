@@ -159,7 +159,7 @@ class SGLang(HttpEngine):
         self._tokenizes: bool | None = None
         self._output_format = output_format
         self._tokenizer = ServedTokenizer(
-            wire=self._wire,
+            wire=self.wire,
             encode_keys={},
             decode_keys={"skip_special_tokens": False},  # or the server leaves special tokens out
             text_key="text",
@@ -235,14 +235,14 @@ class SGLang(HttpEngine):
         if self._as_served is None:
             return None
         if self._tokenizes is None:
-            self._tokenizes = await has_tokenizer(self._wire)
+            self._tokenizes = await has_tokenizer(self.wire)
         return None if self._tokenizes else self._as_served
 
     @one_asks
     async def facts(self) -> ServerFacts:
         """Return what the server states about itself; it is asked once."""
         if self._facts is None:
-            self._facts = await server_facts(self._wire)
+            self._facts = await server_facts(self.wire)
         return self._facts
 
     async def limits(self) -> ModelLimits:
@@ -274,7 +274,7 @@ class SGLang(HttpEngine):
         if self.vocab_size is None:
             folder = await self._folder()
             known = None if folder is None else folder.vocab_size
-            self.vocab_size = known or await probed_vocabulary_size(self._wire)
+            self.vocab_size = known or await probed_vocabulary_size(self.wire)
         return self.vocab_size
 
     async def _sendable(self, ids: Sequence[int]) -> Ids:
@@ -380,7 +380,7 @@ class SGLang(HttpEngine):
         echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
         whole = requests.WHOLE if route == "chat" else {}
         request = SglangRequest(
-            wire=self._wire,
+            wire=self.wire,
             path=PATHS[route],
             body={**body, **(STREAM_KEYS[route] if streamed else whole), **echo, "rid": rid},
             vocab_size=self.vocab_size,
@@ -402,7 +402,7 @@ class SGLang(HttpEngine):
         sent, model = await self._sendable(ids), await self.served()
         (await self.limits()).room(len(sent), 1)
         path = PATHS["generate"]
-        answer = await self._wire.post(path, requests.scoring(model, sent, start))
+        answer = await self.wire.post(path, requests.scoring(model, sent, start))
         return prompt_logprobs(self._check(path, answer), answer, sent, start)
 
     async def _check_chat_streams(self, watch: Watch | None) -> None:
@@ -412,7 +412,7 @@ class SGLang(HttpEngine):
             return
         version = ".".join(map(str, facts.version)) if facts.version else "of an unknown version"
         raise UnsupportedError(
-            f"{self._wire.where('POST', requests.CHAT)}: SGLang {version} streams no ids of a chat, which "
+            f"{self.wire.where('POST', requests.CHAT)}: SGLang {version} streams no ids of a chat, which "
             "takes 0.5.20 or later; ask without `watch`, or send ids by another route. Nothing was sent",
             parameter="watch",
         )

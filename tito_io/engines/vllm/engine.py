@@ -162,7 +162,7 @@ class VLLM(HttpEngine):
         parser = await self._turn_parser()
         if isinstance(await parser.chosen(), Harmony):
             raise UnsupportedError(
-                f"{self._wire.where('POST', TOKENIZE)} renders harmony conversations wrongly; render them "
+                f"{self.wire.where('POST', TOKENIZE)} renders harmony conversations wrongly; render them "
                 "here, with the model's folder as `family`. Nothing was sent",
                 parameter="family",
                 hint="pass the `tokenize_fn` of a `tito_io.families.Family`",
@@ -194,7 +194,7 @@ class VLLM(HttpEngine):
             generation_prompt=add_generation_prompt,
         )
         try:
-            answer = await self._wire.post(RENDER, {**body, **keys})
+            answer = await self.wire.post(RENDER, {**body, **keys})
         except RequestError as error:
             if not may_be_missing(error):
                 raise
@@ -221,7 +221,7 @@ class VLLM(HttpEngine):
 
     async def version(self) -> str:
         """Return the server's version, such as `0.32.0`."""
-        answer = await self._wire.get(VERSION)
+        answer = await self.wire.get(VERSION)
         return self._check(VERSION, answer, "GET").get(answer, "version", str)
 
     async def logprobs_mode(self) -> Literal["raw", "processed"]:
@@ -334,7 +334,7 @@ class VLLM(HttpEngine):
         text = turn.watch is not None or bool(turn.sampling.stop)
         body = requests.derendering(turn) if derenders else requests.generation(turn, text=text, echo=True)
         request = VllmRequest(
-            wire=self._wire,
+            wire=self.wire,
             path=path,
             body={**body, "content_parts": content_parts(media, left_out)},
             vocab_size=self.vocab_size,
@@ -439,7 +439,7 @@ class VLLM(HttpEngine):
             if not closed(error):
                 raise
             raise UnsupportedError(
-                f"{self._wire.where('POST', GENERATE)}: the route is closed; start the server with "
+                f"{self.wire.where('POST', GENERATE)}: the route is closed; start the server with "
                 "--enable-scale-out, or pass route='completions'. Nothing was sampled",
                 error.answer,
                 parameter="route",
@@ -484,7 +484,7 @@ class VLLM(HttpEngine):
             if route != "tokens" or not absent(error):
                 raise
             raise UnsupportedError(
-                f"{self._wire.where('POST', TOKENS)}: the server has no such route, which "
+                f"{self.wire.where('POST', TOKENS)}: the server has no such route, which "
                 "prime-rl adds to vLLM; pass route='completions' or 'chat'. Nothing was sampled",
                 error.answer,
                 parameter="route",
@@ -497,7 +497,7 @@ class VLLM(HttpEngine):
         """Return the reply to a request; with `watch`, streamed where the version loses no id by that."""
         path, shape = ENDPOINTS[route]
         request = VllmRequest(
-            wire=self._wire,
+            wire=self.wire,
             path=path,
             body=body,
             vocab_size=self.vocab_size,
@@ -531,7 +531,7 @@ class VLLM(HttpEngine):
         """
         sent, model = await self._sendable(ids), await self.served()
         (await self.limits()).room(len(sent), 1)
-        answer = await self._wire.post(COMPLETIONS, requests.scoring(model.name, sent))
+        answer = await self.wire.post(COMPLETIONS, requests.scoring(model.name, sent))
         return prompt_logprobs(self._check(COMPLETIONS, answer), answer, sent, start)
 
     # What is known of the server.
@@ -555,7 +555,7 @@ class VLLM(HttpEngine):
         if self._parser is None:
             keys = {"model": self.model or (await self.served()).name}
             tokenizer = ServedTokenizer(
-                wire=self._wire,
+                wire=self.wire,
                 encode_keys=keys,
                 decode_keys=keys,
                 text_key="prompt",

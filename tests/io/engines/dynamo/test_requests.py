@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.io.engines.dynamo.dynamo_server import KNOWN, NVEXT, PROMPT, Turn, mocked
@@ -197,12 +198,17 @@ async def test_a_renderer_of_ones_own_renders() -> None:
 async def test_the_model_is_the_only_one_or_the_one_named() -> None:
     engine, _ = mocked(card={"id": "m", "context_window": 0})
     assert await engine.limits() == ModelLimits()
-    named, unnamed = Dynamo("http://h", model="b"), Dynamo("http://h")
-    assert named._select([ServedModel("a", 5), ServedModel("b", 6)]) == ServedModel("b", 6)
-    assert named._select([ServedModel("a", 5)]) == ServedModel("b", None)
-    for models in ([], [ServedModel("a", 5), ServedModel("b", 6)]):
+
+    async def served(model: str | None, listed: dict[str, int]) -> ServedModel:
+        cards = [{"id": name, "context_window": length} for name, length in listed.items()]
+        answer = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"data": cards}))
+        return await Dynamo("http://h", model=model, transport=answer).served()
+
+    assert await served("b", {"a": 5, "b": 6}) == ServedModel("b", 6)
+    assert await served("b", {"a": 5}) == ServedModel("b", None)
+    for models in ({}, {"a": 5, "b": 6}):
         with pytest.raises(InputError, match="pass one of them"):
-            unnamed._select(models)
+            await served(None, models)
 
 
 @pytest.mark.parametrize("route", ROUTES)

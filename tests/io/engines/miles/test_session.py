@@ -489,6 +489,6 @@ async def test_the_client_s_own_use_after_the_samples_is_no_obstacle() -> None:
 async def test_an_answer_that_is_no_json_is_no_session_server_s() -> None:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
     async with MilesRouter("http://miles", transport=transport) as router:
-        session = MilesSession("s", router._wire)
+        session = MilesSession("s", router.wire)
         with pytest.raises(InvalidReplyError, match="not JSON"):
             await session.records()

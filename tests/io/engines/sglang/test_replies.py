@@ -349,5 +349,4 @@ async def test_trap_33_special_tokens_are_asked_for_sglang() -> None:
     await engine.from_ids(PROMPT, Sampling())
     assert mock.bodies("/detokenize")
     assert all(body["skip_special_tokens"] is False for body in mock.bodies("/detokenize"))
-    assert await engine._tokenizer.decode([92]) == "<tool_call>"
     assert mock.bodies(GENERATE)[0]["sampling_params"]["skip_special_tokens"] is False
