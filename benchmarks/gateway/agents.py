@@ -109,7 +109,7 @@ class Agent:
             self.repeats += 1
         if answer.status_code != 200:  # noqa: PLR2004  # any other status is an error
             raise ValueError(f"{answer.status_code} {answer.text}")
-        return _streamed(answer.text) if self.stream else _whole(answer.json())
+        return streamed_answer(answer.text) if self.stream else whole_answer(answer.json())
 
     async def _check(self, turns: int) -> None:
         """Compare the samples with the received ids."""
@@ -127,12 +127,13 @@ class Agent:
         await self.http.delete(f"/sessions/{self.name}")
 
 
-def _whole(body: Any) -> tuple[list[int], list[int], Any]:
+def whole_answer(body: Any) -> tuple[list[int], list[int], Any]:
+    """Return prompt ids, sampled ids and the message of an answer."""
     choice = body["choices"][0]
     return body.get("prompt_token_ids", []), choice.get("token_ids", []), choice["message"]
 
 
-def _streamed(text: str) -> tuple[list[int], list[int], Any]:
+def streamed_answer(text: str) -> tuple[list[int], list[int], Any]:
     """Join the events of a stream: prompt ids, sampled ids and the message."""
     prompt: list[int] = []
     ids: list[int] = []

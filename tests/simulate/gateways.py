@@ -37,7 +37,13 @@ ATTEMPT = b"x-attempt"
 @cache
 def known_template() -> Profile:
     """Return what a long conversation learns of the template, so that simulations need not learn it again."""
-    plain = TokenClient(VLLM("http://engine", transport=httpx2.ASGITransport(embedded(1))))
+    known = KnownRendering()
+
+    async def begun(_: object) -> KnownRendering:
+        return known
+
+    engine = VLLM("http://engine", transport=httpx2.ASGITransport(embedded(1)))
+    plain = TokenClient(engine, certificates=Certificates(begin=begun))
 
     async def talk() -> None:
         for words, most in ((3, 40), (2, 2)):  # whole turns, and turns that are cut
@@ -49,7 +55,6 @@ def known_template() -> Profile:
                 prompt += [turn.message, {"role": "user", "content": "Go on."}]
 
     anyio.run(talk)
-    (known,) = plain._certificates._known.values()
     assert known.profile is not None
     return known.profile
 
@@ -123,7 +128,6 @@ class SimulatedGateway:
         here = family() if self.local else None
         built = build_gateway(engine, store, model=MODEL, family=here, options=options, clock=self.loop.time)
         built.turns.certificates = Certificates(begin=None if self.cold else _known)
-        built.sessions._swept = self.loop.time()  # its class has the real clock in it
         return built
 
     def _died(self) -> None:

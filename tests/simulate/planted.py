@@ -78,8 +78,8 @@ PLANTED = (
     Fault(
         "two sessions use one session's memory",
         "serve/sessions.py",
-        "session = self._loaded.get(name)\n        known",
-        "session = self._loaded.get(name) or next(iter(self._loaded.values()), None)\n        known",
+        "session = self.loaded.get(name)\n        known",
+        "session = self.loaded.get(name) or next(iter(self.loaded.values()), None)\n        known",
         package=GATEWAY,
     ),
     Fault(

@@ -158,13 +158,13 @@ class SqliteDisk:
         store, old = self._store, self._path()
         if store is None:
             return
-        waited = store._db.execute("PRAGMA synchronous").fetchone()[0] == FULL
+        waited = store.db.execute("PRAGMA synchronous").fetchone()[0] == FULL
         self._number += 1
         shutil.copy(old, self._path())
         log = old.with_name(f"{old.name}-wal")
         if log.exists() and (waited or not power):
             shutil.copy(log, self._path().with_name(f"{self._path().name}-wal"))
-        store._db.close()  # the lock ends with the process; what it writes now is on the files of before
+        store.db.close()  # the lock ends with the process; what it writes now is on the files of before
         store._owner.close()
         self._store = None
 
@@ -175,7 +175,7 @@ class SqliteDisk:
         return [
             one
             for one in tables
-            if self._store._rows(f"SELECT 1 FROM {one} WHERE name = ?", name)  # noqa: S608  # names of tables
+            if self._store.db.execute(f"SELECT 1 FROM {one} WHERE name = ?", [name]).fetchall()  # noqa: S608  # names of tables
         ]
 
     def _path(self) -> Path:

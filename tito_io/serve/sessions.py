@@ -39,13 +39,14 @@ class Sessions:
         limits: What they may use.
         metrics: Where they are counted.
         patience: Seconds that a request waits for another gateway.
+        loaded: The sessions in memory, by their names.
     """
 
     store: Store
     limits: GatewayLimits
     metrics: Metrics
     patience: float = PATIENCE_SECONDS
-    _loaded: dict[str, Session] = attrs.field(factory=dict, init=False)
+    loaded: dict[str, Session] = attrs.field(factory=dict, init=False)
     _gates: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     """One lock per session: a request loads it while others wait, and sessions do not wait for each other."""
     _answering: WeakValueDictionary[tuple[str, bytes], anyio.Lock] = attrs.field(
@@ -54,8 +55,12 @@ class Sessions:
     """One lock per idempotency key and body of requests in flight."""
     _count: int = attrs.field(default=0, init=False)
     _secret: bytes = attrs.field(default=b"", init=False)
-    _swept: float = attrs.field(factory=time.monotonic, init=False)
+    _swept: float = attrs.field(init=False)
     """When the store last learned which sessions are in use; a request that only reads writes nothing."""
+
+    @_swept.default
+    def _begun(self) -> float:
+        return time.monotonic()
 
     async def secret(self) -> bytes:
         """Return the store's secret, with which the ids of named sessions are computed."""
@@ -143,7 +148,7 @@ class Sessions:
     async def delete(self, name: str) -> bool:
         """Delete a session, also while requests use it."""
         async with self._gates.setdefault(name, anyio.Lock()):  # a request may be loading it
-            self._loaded.pop(name, None)
+            self.loaded.pop(name, None)
             gone = await self.store.delete(name)
         self._count -= gone
         self._show_counts()
@@ -165,11 +170,11 @@ class Sessions:
 
     async def _enter(self, name: str) -> Session:
         """Return a session that this gateway owns, as it is stored now."""
-        session = self._loaded.get(name)
+        session = self.loaded.get(name)
         known = session is not None and not session.must_reload
         if session is not None and known and (session.calls or not self.store.shared):
             if self.store.shared and not await self.exists(name):  # another gateway has deleted it
-                self._loaded.pop(name, None)
+                self.loaded.pop(name, None)
                 raise not_found(name)
             return session
         claim = await self._claim(name, anew=not known)
@@ -183,7 +188,7 @@ class Sessions:
             session = Session.restored(name, stored, self.store, self.limits, claim.epoch)
             LOG.debug("session %s: loaded, turns: %d", short_id(name), len(session.commits))
         session.epoch = claim.epoch
-        self._loaded[name] = session
+        self.loaded[name] = session
         return session
 
     async def _claim(self, name: str, *, anew: bool) -> Claim:
@@ -193,7 +198,7 @@ class Sessions:
             try:
                 return await self.store.claim(name, anew=anew)
             except GoneError:
-                self._loaded.pop(name, None)
+                self.loaded.pop(name, None)
                 raise not_found(name) from None
             except BusyError as busy:
                 if time.monotonic() > late:
@@ -203,35 +208,35 @@ class Sessions:
     async def _leave(self, session: Session) -> None:
         session.calls -= 1
         session.used = time.monotonic()
-        if session.calls == 0 and self.store.shared and self._loaded.get(session.name) is session:
+        if session.calls == 0 and self.store.shared and self.loaded.get(session.name) is session:
             try:
                 await self.store.release(session.name, session.epoch)
             except StoreError:  # the lease ends by itself
-                self._loaded.pop(session.name, None)
+                self.loaded.pop(session.name, None)
 
     async def _renew(self) -> None:
         """Claim again what is in use; unload a session that another gateway has owned since."""
-        for session in [one for one in self._loaded.values() if one.calls and self.store.shared]:
+        for session in [one for one in self.loaded.values() if one.calls and self.store.shared]:
             try:
                 claim = await self.store.claim(session.name)
             except StoreError:
                 continue  # the session's next write will fail, too
-            if claim.epoch != session.epoch and self._loaded.get(session.name) is session:
-                del self._loaded[session.name]
+            if claim.epoch != session.epoch and self.loaded.get(session.name) is session:
+                del self.loaded[session.name]
 
     async def _sweep(self) -> None:
         """Unload idle sessions, and delete those that were idle for long."""
         late = time.monotonic() - min(self.limits.loaded_seconds, self.limits.idle_seconds)
-        idle = [one.name for one in self._loaded.values() if not one.calls and one.used < late]
+        idle = [one.name for one in self.loaded.values() if not one.calls and one.used < late]
         for name in idle:
-            self._loaded.pop(name, None)
+            self.loaded.pop(name, None)
             LOG.debug("session %s: unloaded, idle", short_id(name))
         now = time.monotonic()
-        used = [one.name for one in self._loaded.values() if one.calls or one.used >= self._swept]
+        used = [one.name for one in self.loaded.values() if one.calls or one.used >= self._swept]
         await self.store.sweep(self.limits.idle_seconds, used)
         self._swept = now
         self._count = await self.store.count()
 
     def _show_counts(self) -> None:
         self.metrics.sessions.set(self._count)
-        self.metrics.sessions_loaded.set(len(self._loaded))
+        self.metrics.sessions_loaded.set(len(self.loaded))

@@ -80,7 +80,7 @@ def _at_once(
             return await in_thread(self, *args, **named)
         try:
             with _failures():
-                self._db.execute("PRAGMA busy_timeout = 0")
+                self.db.execute("PRAGMA busy_timeout = 0")
                 return work(self, *args, **named)
         except BusyFileError:
             pass
@@ -96,7 +96,7 @@ def _locked(
 ) -> T:
     """Run a method, alone; wait for other programs that use the file."""
     with self._lock, _failures():
-        self._db.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+        self.db.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
         if self._unsaved > UNSAVED:
             self._save()
         return work(self, *args, **named)
@@ -122,12 +122,13 @@ class SqliteStore:
 
     Attributes:
         path: The file.
+        db: The connection, which one thread uses at a time.
         durable: Whether each write waits for the disk.
         clock: Returns the time in seconds; for `sweep`.
     """
 
     path: Path
-    _db: sqlite3.Connection
+    db: sqlite3.Connection
     _owner: sqlite3.Connection
     """Holds the lock on the file beside it until the process ends."""
     durable: bool = False
@@ -225,7 +226,7 @@ class SqliteStore:
         with self._transaction():
             self._touch(name, epoch)
             rows = [(name, digest, data) for digest, data in media.items()]
-            self._db.executemany("INSERT OR IGNORE INTO media VALUES (?, ?, ?)", rows)
+            self.db.executemany("INSERT OR IGNORE INTO media VALUES (?, ?, ?)", rows)
         self._unsaved += sum(map(len, media.values()))
 
     @_in_thread
@@ -239,7 +240,7 @@ class SqliteStore:
     @_at_once
     def received(self, name: str, places: Sequence[int]) -> None:
         """Note that a client has rows."""
-        self._db.executemany(RECEIVED, [(name, place) for place in places])
+        self.db.executemany(RECEIVED, [(name, place) for place in places])
 
     @_at_once
     def take_back(self, name: str, epoch: int, place: int) -> None:
@@ -270,7 +271,7 @@ class SqliteStore:
         rows = "DELETE FROM {} WHERE name IN (SELECT name FROM sessions WHERE touched < ?)"
         with self._transaction():
             touches = [(now, name) for name in used]
-            self._db.executemany("UPDATE sessions SET touched = ? WHERE name = ?", touches)
+            self.db.executemany("UPDATE sessions SET touched = ? WHERE name = ?", touches)
             for table in ("turns", "unreceived", "media"):
                 self._changed(rows.format(table), now - idle_seconds)
             gone = self._changed("DELETE FROM sessions WHERE touched < ?", now - idle_seconds)
@@ -280,23 +281,23 @@ class SqliteStore:
     @_in_thread
     def aclose(self) -> None:
         """Close the file."""
-        self._db.close()
+        self.db.close()
         self._owner.close()
 
     def _save(self) -> None:
         """Copy the log into the file, as far as no other program reads what it would replace."""
-        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._unsaved = 0
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
-        return self._db.execute(sql, values).fetchall()
+        return self.db.execute(sql, values).fetchall()
 
     def _head(self, name: str) -> bytes | None:
         found = self._rows("SELECT head FROM sessions WHERE name = ?", name)
         return bytes(found[0][0]) if found else None
 
     def _changed(self, sql: str, *values: Any) -> int:
-        return self._db.execute(sql, values).rowcount
+        return self.db.execute(sql, values).rowcount
 
     def _touch(self, name: str, epoch: int) -> None:
         sql = "UPDATE sessions SET touched = ? WHERE name = ? AND epoch = ?"
@@ -308,8 +309,8 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._db:  # it commits, or rolls back
-            self._db.execute("BEGIN IMMEDIATE")
+        with self.db:  # it commits, or rolls back
+            self.db.execute("BEGIN IMMEDIATE")
             yield
 
 

@@ -26,14 +26,14 @@ class MemoryStore(SqliteStore):
     """
 
     path: Path = attrs.field(default=Path(":memory:"), init=False)
-    _db: sqlite3.Connection = attrs.field(factory=lambda: connected(":memory:"), init=False)
+    db: sqlite3.Connection = attrs.field(factory=lambda: connected(":memory:"), init=False)
     _owner: sqlite3.Connection = attrs.field(init=False)
     durable: bool = attrs.field(default=False, init=False)
     clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
-        self._owner = self._db  # no other process can open it
-        weakref.finalize(self, self._db.close)
+        self._owner = self.db  # no other process can open it
+        weakref.finalize(self, self.db.close)
 
 
 def open_store(address: str, *, idle_seconds: float, durable: bool) -> Store:

@@ -101,6 +101,20 @@ class MessageLine:
     calls: tuple[str, ...]
     more: int
 
+    @classmethod
+    def of(cls, message: Message) -> MessageLine:
+        """Return the beginning of a message."""
+        role, calls = str(message["role"]), message.get("tool_calls")
+        calls = calls if isinstance(calls, list) else []
+        return cls(
+            role=role[:ROLE_CHARACTERS],
+            kind=role if role in ROLES else "other",
+            reasoning=_beginning(_text(message.get("reasoning_content") or message.get("reasoning"))),
+            text=_beginning(_text(message.get("content"))),
+            calls=tuple(map(_call, calls[:TOOL_CALLS])),
+            more=max(len(calls) - TOOL_CALLS, 0),
+        )
+
 
 @attrs.frozen(kw_only=True)
 class TurnCard:
@@ -266,26 +280,13 @@ def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun]
         number=tree.numbers[node.name],
         name=node.name,
         continues=None if above is None else tree.numbers[above],
-        lines=tuple(map(_line, shown)),
+        lines=tuple(map(MessageLine.of, shown)),
         hidden=len(new) - len(shown),
         notes=(*_notes(commit, node, tree), *UNRECEIVED * (node.name in session.unreceived)),
         facts=" · ".join(_facts(commit)),
         ignored=tuple(_ignored(commit.origin.forgiven)),
         sampled=len(step.completion_ids),
         runs=None if runs is None else tuple(runs),
-    )
-
-
-def _line(message: Message) -> MessageLine:
-    role, calls = str(message["role"]), message.get("tool_calls")
-    calls = calls if isinstance(calls, list) else []
-    return MessageLine(
-        role=role[:ROLE_CHARACTERS],
-        kind=role if role in ROLES else "other",
-        reasoning=_beginning(_text(message.get("reasoning_content") or message.get("reasoning"))),
-        text=_beginning(_text(message.get("content"))),
-        calls=tuple(map(_call, calls[:TOOL_CALLS])),
-        more=max(len(calls) - TOOL_CALLS, 0),
     )
 
 

@@ -256,8 +256,8 @@ class Keeping(Scripted):
     """How many ids; None for all of them."""
     known: list[int] = attrs.field(factory=list)
 
-    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Any) -> Reply:
-        reply = await super()._reply([*self.known[: self.remembers], *prompt], sampling, watch)
+    async def counted_reply(self, prompt: list[int], sampling: Sampling, watch: Any) -> Reply:
+        reply = await super().counted_reply([*self.known[: self.remembers], *prompt], sampling, watch)
         self.known = [*reply.prompt_ids, *reply.completion_ids]
         return reply
 
@@ -570,9 +570,9 @@ class Saying(Scripted):
     contents: list[str] = attrs.field(factory=list)
     finishes: list[str] = attrs.field(factory=list)
 
-    def _turn(self, prompt: list[int], n: int) -> Reply:
+    def one_turn(self, prompt: list[int], n: int) -> Reply:
         said = {"role": "assistant", "content": self.contents.pop(0)}
-        return attrs.evolve(super()._turn(prompt, n), message=said, finish_reason=self.finishes.pop(0))
+        return attrs.evolve(super().one_turn(prompt, n), message=said, finish_reason=self.finishes.pop(0))
 
 
 @pytest.mark.parametrize("wrong", range(3))

@@ -136,7 +136,7 @@ class Scripted(Engine):
         else:
             ModelLimits(max_model_len=self.room).room(len(ids or ()), sampling.max_tokens)
             self.asked.append(("ids", list(ids or ()), sampling))
-        return await self._reply(list(ids or ()), sampling, request.watch)
+        return await self.counted_reply(list(ids or ()), sampling, request.watch)
 
     async def limits(self) -> ModelLimits:
         return ModelLimits(max_model_len=self.room)
@@ -155,24 +155,24 @@ class Scripted(Engine):
         assert self.held is not None
         self.held.set()
 
-    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+    async def counted_reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            return await self._sampled(prompt, sampling, watch)
+            return await self.sampled_turns(prompt, sampling, watch)
         except BaseException as error:
             self.cancelled += not isinstance(error, Exception)
             raise
         finally:
             self.running -= 1
 
-    async def _sampled(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+    async def sampled_turns(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
         await anyio.sleep(0.001)
         if self.held is not None:
             await self.held.wait()
         if self.raises:
             raise self.raises.pop(0)
-        replies = [self._turn(prompt, sampling.n) for _ in range(sampling.n)]
+        replies = [self.one_turn(prompt, sampling.n) for _ in range(sampling.n)]
         if watch is not None:
             first = replies[0]
             await watch(Delta(ids=first.completion_ids[:1], text=first.text[:1]))
@@ -181,7 +181,7 @@ class Scripted(Engine):
             await watch(Delta(ids=first.completion_ids[1:], text=first.text[1:]))
         return attrs.evolve(replies[0], siblings=tuple(replies[1:]))
 
-    def _turn(self, prompt: list[int], n: int) -> Reply:
+    def one_turn(self, prompt: list[int], n: int) -> Reply:
         start = 500 + self.sampled
         ids = (start, start + 1) if self.finish == "length" else (start, start + 1, 2)
         self.sampled += 2
@@ -203,8 +203,8 @@ class Scripted(Engine):
 class Reporting(Scripted):
     """A scripted engine that reports all that an engine can, and calls a tool in its second turn."""
 
-    def _turn(self, prompt: list[int], n: int) -> Reply:
-        reply = super()._turn(prompt, n)
+    def one_turn(self, prompt: list[int], n: int) -> Reply:
+        reply = super().one_turn(prompt, n)
         rows = len(prompt) + 2
         call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
         calls = {"tool_calls": [call]} if self.sampled > 2 else {}
@@ -330,7 +330,7 @@ class Talk:
 
     def unload(self) -> None:
         """Let all sessions go, so that they are read from the store."""
-        self.gateway.sessions._loaded.clear()
+        self.gateway.sessions.loaded.clear()
 
     async def maintained(self) -> None:
         """Let the gateway renew leases and look for idle sessions once."""

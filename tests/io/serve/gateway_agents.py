@@ -8,7 +8,7 @@ import anyio
 import attrs
 import httpx2
 
-from benchmarks.gateway.agents import _streamed, _whole
+from benchmarks.gateway.agents import streamed_answer, whole_answer
 from tests.io.embedded.embedded_client import WEATHER
 from tests.io.serve.gateway import CHAT, HELLO, user
 
@@ -40,9 +40,9 @@ class Agent:
         assert answer.status_code == 200, answer.text
         if self.stream:
             name = answer.text.partition('"id":"')[2].partition('"')[0]
-            prompt, ids, message = _streamed(answer.text)
+            prompt, ids, message = streamed_answer(answer.text)
         else:
-            name, (prompt, ids, message) = answer.json()["id"], _whole(answer.json())
+            name, (prompt, ids, message) = answer.json()["id"], whole_answer(answer.json())
         if self.received:
             before = self.received[-1]
             kept = before.prompt + before.sampled

@@ -136,9 +136,12 @@ def test_a_body_may_have_just_so_many_values(value: Any, more: Any) -> None:
 @pytest.mark.parametrize("piece", range(1, 12))
 def test_values_are_counted_across_pieces(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "PIECE", piece)
-    text = orjson.dumps({'a"[': ["\\", '\\"', "{,", '"', {"b\\\\": [1.5, None, "x"]}]})
-    outside = b"".join(one for one, _ in body._outside_strings(text))
-    assert outside == b"{:[,,,,{:[1.5,null,]}]}"
+    monkeypatch.setattr(body, "SMALL", 0)
+    value = {'a"[': ["\\", '\\"', "{,", '"', {"b\\\\": [1.5, None, "x"]}]}
+    assert parsed(orjson.dumps(value), attrs.evolve(LIMITS, containers=4, scalars=8)) == value
+    for fewer in ({"containers": 3, "scalars": 8}, {"containers": 4, "scalars": 7}):
+        with pytest.raises(RequestRefused):
+            parsed(orjson.dumps(value), attrs.evolve(LIMITS, **fewer))
 
 
 def test_a_gzip_body_may_have_just_so_many_members() -> None:

@@ -64,8 +64,9 @@ def test_equal_tools_and_arguments_are_one_rendering_and_the_oldest_goes() -> No
     turns = scripted_gateway(Scripted()).turns
     turns.certificates = Certificates(most=2)
     found = [turns.rendering([{"n": number}], {"a": 1}) for number in range(4)]
-    assert [dict(one.tools[0]) for one in turns._renderings.values()] == [{"n": 2}, {"n": 3}]
-    assert turns.rendering([{"n": 3}], {"a": 1}) is found[3]
-    assert turns.rendering([{"n": 0}], {"a": 1}) == found[0]
+    assert [turns.rendering([{"n": number}], {"a": 1}) is found[number] for number in (2, 3)] == [True, True]
+    again = turns.rendering([{"n": 0}], {"a": 1})
+    assert again == found[0]
+    assert again is not found[0]
     assert turns.rendering([{"n": 3}], {"a": 2}) != found[3]
-    assert len(turns._renderings) == 2
+    assert turns.rendering([{"n": 3}], {"a": 1}) is not found[3]

@@ -393,7 +393,7 @@ def test_a_durable_store_waits_for_the_disk(
     gateway, _ = begun(monkeypatch, "--store", f"sqlite:{tmp_path / 's.db'}", *options)
     store = gateway.sessions.store
     assert isinstance(store, SqliteStore)
-    assert store._rows("PRAGMA synchronous") == [(synchronous,)]
+    assert store.db.execute("PRAGMA synchronous").fetchall() == [(synchronous,)]
     anyio.run(store.aclose)
 
 

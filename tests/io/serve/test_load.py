@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gateway import agents as gateway_load
-from benchmarks.gateway.agents import _whole, load
+from benchmarks.gateway.agents import load, whole_answer
 from tests.io.serve.gateway import embedded_gateway, served
 from tito_io.serve.app import app
 from tito_io.serve.sqlite import SqliteStore
@@ -30,10 +30,10 @@ async def test_a_changed_id_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The script looks: of every prompt that does not come in a stream the first id is changed."""
 
     def changed(body: Any) -> Any:
-        prompt, ids, message = _whole(body)
+        prompt, ids, message = whole_answer(body)
         return [prompt[0] + len(prompt), *prompt[1:]], ids, message
 
-    monkeypatch.setattr(gateway_load, "_whole", changed)
+    monkeypatch.setattr(gateway_load, "whole_answer", changed)
     async with served(app(embedded_gateway())) as url:
         agents = await load(url, 2, 3)
     assert [agent.mismatches > 0 for agent in agents] == [True, False]

@@ -43,8 +43,8 @@ class Caching(Scripted):
     found: list[tuple[int, int]] = attrs.field(factory=list)
     """The ids of each prompt that it told of, and how many of them were cached."""
 
-    async def _reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
-        reply = await super()._reply(prompt, sampling, watch)
+    async def counted_reply(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+        reply = await super().counted_reply(prompt, sampling, watch)
         if self.finds is None:
             return reply
         cached = round(len(prompt) * self.finds)

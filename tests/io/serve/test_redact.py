@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,15 @@ from hypothesis import strategies as st
 from tests.io.serve.gateway import Scripted, talking
 from tito_io.engines.errors import fault
 from tito_io.engines.protocol import EngineAnswer
-from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, _conversation, _shared, letters, redact
+from tito_io.serve.redact import GAP, LONGEST, MOST, SAME, engine_words, letters, redact
 
 pytestmark = pytest.mark.anyio
 PRIVATE = "the launch code of the lighthouse is 4711-apricot"
+
+
+def repeated(message: str, body: dict[str, Any]) -> str:
+    """Return what is repeated of an engine's complaint about a request."""
+    return engine_words(fault("POST http://engine", EngineAnswer(400, {"error": {"message": message}})), body)
 
 
 async def refused(status: int, message: str, path: str = "/v1/chat/completions", **more: Any) -> Any:
@@ -56,8 +62,8 @@ async def test_words_are_not_repeated_where_looking_for_quotations_would_take_lo
 
 @pytest.mark.parametrize("value", [None, "", 7, {}, [], True])
 def test_what_is_looked_through_is_bounded_whatever_it_is(value: Any) -> None:
-    assert _conversation({"input": [value] * MOST}) is None
-    assert _conversation({"input": [value] * (MOST // 3)}) is not None
+    assert repeated("no", {"input": [value] * MOST}) == ""
+    assert repeated("no", {"input": [value] * (MOST // 3)}) == "; it says: no"
 
 
 async def test_what_tools_are_made_of_is_not_repeated_and_what_all_have_is() -> None:
@@ -81,24 +87,27 @@ async def test_what_tools_are_made_of_is_not_repeated_and_what_all_have_is() -> 
     ],
 )
 def test_keys_of_the_apis_and_of_schemas_are_no_quotations(name: str) -> None:
-    said = _conversation({"tools": [{"parameters": {name: 1, f"my_own_{name}": 2}}]})
-    assert said is not None
-    assert redact(f"{name} is wrong", said.replace(f"my_own_{name}", "")) == f"{name} is wrong"
-    assert redact(f"my_own_{name} is wrong", said) == "[...] is wrong"
+    assert (
+        repeated(f"{name} is wrong", {"tools": [{"parameters": {name: 1}}]}) == f"; it says: {name} is wrong"
+    )
+    tool = {"parameters": {f"my_own_{name}": 2}}
+    assert repeated(f"my_own_{name} is wrong", {"tools": [tool]}) == "; it says: [...] is wrong"
 
 
-FEW = st.text("ab\\ ", max_size=80)
+FEW = st.text("ab", max_size=80)
 
 
 @given(FEW, FEW)
 def test_what_is_in_both_is_found_as_by_looking_for_each(short: str, long: str) -> None:
-    runs = [short[place : place + SAME] for place in range(len(short) - SAME + 1)]
-    assert _shared(short, long) == {one for one in runs if one in long}
+    places = [place for place in range(len(short) - SAME + 1) if short[place : place + SAME] in long]
+    marked = {place + step for place in places for step in range(SAME)}
+    shown = "".join("-" if place in marked else letter for place, letter in enumerate(short))
+    assert redact(short, long) == re.sub("-+", GAP, shown)
 
 
 @given(st.text("abc", min_size=SAME, max_size=SAME), st.integers(0, 30), st.integers(0, 30))
 def test_a_quotation_is_found_at_every_place(run: str, before: int, after: int) -> None:
-    assert _shared(f"x{run}y", "-" * before + run + "+" * after) == {run}
+    assert redact(f"x{run}y", "-" * before + run + "+" * after) == f"x{GAP}y"
 
 
 async def test_words_are_cut_and_credentials_are_nobody_s() -> None:

@@ -29,8 +29,8 @@ class Routed(Scripted):
 
     dtype = "uint8"
 
-    def _turn(self, prompt: list[int], n: int) -> Any:
-        reply = super()._turn(prompt, n)
+    def one_turn(self, prompt: list[int], n: int) -> Any:
+        reply = super().one_turn(prompt, n)
         rows = len(reply.prompt_ids) + len(reply.completion_ids) - 1
         numbers = (np.arange(rows * 6) % 7).astype(self.dtype)
         experts = RoutedExperts(data=numbers.tobytes(), dtype=self.dtype, shape=(rows, 3, 2))

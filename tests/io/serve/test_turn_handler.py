@@ -551,12 +551,12 @@ async def test_a_stream_comes_as_it_is_sampled() -> None:
 class Thoughtful(Scripted):
     """An engine whose prompts leave reasoning open."""
 
-    async def _sampled(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
+    async def sampled_turns(self, prompt: list[int], sampling: Sampling, watch: Watch | None) -> Reply:
         if watch is not None:
             for text in ("hm", "</think>", "ok"):
                 await watch(Delta(ids=(900,), text=text, thinking=True))
         message = {"role": "assistant", "content": "ok", "reasoning": "hm"}
-        return attrs.evolve(await super()._sampled(prompt, sampling, None), message=message)
+        return attrs.evolve(await super().sampled_turns(prompt, sampling, None), message=message)
 
 
 async def test_a_stream_begins_with_the_reasoning_that_its_prompt_left_open() -> None:

@@ -59,7 +59,7 @@ class Differing(Scripted):
 
     replies: list[Reply] = attrs.field(factory=list)
 
-    def _turn(self, prompt: list[int], n: int) -> Reply:
+    def one_turn(self, prompt: list[int], n: int) -> Reply:
         place = len(self.replies)
         experts = RoutedExperts(data=bytes([place] * len(prompt)), dtype="uint8", shape=(len(prompt), 1, 1))
         own = {
@@ -71,7 +71,7 @@ class Differing(Scripted):
             "weight_versions": (WeightVersion(version=f"step {place}", start=0, stop=3),),
             "routed_experts": experts,
         }
-        self.replies.append(attrs.evolve(super()._turn(prompt, n), **own))
+        self.replies.append(attrs.evolve(super().one_turn(prompt, n), **own))
         return self.replies[-1]
 
 

@@ -39,7 +39,7 @@ from tito_io.serve import view as serve_view
 from tito_io.serve.client_noise import NoiseRule
 from tito_io.serve.path_tokens import PathTokens, TokenRun, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
-from tito_io.serve.view import LEGEND, TurnCard, _counts, _line
+from tito_io.serve.view import LEGEND, MessageLine, TurnCard
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -90,9 +90,13 @@ async def view(messages: list[Any], turns: int = 2, **options: Any) -> tuple[htt
 
 
 async def test_every_id_of_a_path_is_counted_once() -> None:
-    _, (_, session) = await view([user()], turns=3)
-    for commit in session.commits.values():
-        assert _counts(commit) == Counter(commit.step.ledger)
+    async with talking(embedded_gateway()) as talk:
+        await talk.turns(3, [user()])
+        for name, commit in (await talk.session()).commits.items():
+            text = (await talk.get(f"/view?leaf={name}")).text
+            counts = re.findall(r'<span class="who (\w+)">[^<]*</span></th><td class="right">(\d+)<', text)
+            shown = {origin: int(count) for origin, count in counts if int(count)}
+            assert shown == Counter(origin.name for origin in commit.step.ledger)
 
 
 async def test_what_a_conversation_says_is_text_and_nothing_more() -> None:
@@ -436,23 +440,24 @@ async def test_a_retry_of_the_first_turn_continues_none_and_no_time_is_negative(
 
 
 def test_what_is_shown_of_a_message_is_bounded() -> None:
+    line = MessageLine.of
     calls = [{"function": {"name": "f" * 300, "arguments": "{}"}}, "odd", {"function": 7}, {}, {}, {}]
-    line = _line({"role": "r" * 40, "content": [{"text": "a"}, "b", {"type": "x"}], "tool_calls": calls})
-    assert (line.role, line.kind, line.text) == ("r" * 32, "other", "a b [x]")
-    assert line.calls == ("f" * 160 + "…", "None", "None", "None")
-    assert line.more == 2
+    shown = line({"role": "r" * 40, "content": [{"text": "a"}, "b", {"type": "x"}], "tool_calls": calls})
+    assert (shown.role, shown.kind, shown.text) == ("r" * 32, "other", "a b [x]")
+    assert shown.calls == ("f" * 160 + "…", "None", "None", "None")
+    assert shown.more == 2
     roles = ("system", "developer", "user", "tool", "assistant")
-    assert [_line({"role": role, "content": None}).kind for role in roles] == list(roles)
-    assert _line({"role": "user", "tool_calls": 7}).calls == ()
-    assert _line({"role": "user", "content": "a"}).more == 0
+    assert [line({"role": role, "content": None}).kind for role in roles] == list(roles)
+    assert line({"role": "user", "tool_calls": 7}).calls == ()
+    assert line({"role": "user", "content": "a"}).more == 0
     spaced = [{"function": {"name": " " * 999 + "f"}}, {"function": {"name": "g" * 159, "arguments": "{}"}}]
-    assert _line({"role": "user", "tool_calls": spaced}).calls == ("f", "g" * 159 + "…")
+    assert line({"role": "user", "tool_calls": spaced}).calls == ("f", "g" * 159 + "…")
     exact = "y" * 158
-    (shown,) = _line({"role": "user", "tool_calls": [{"function": {"name": "f", "arguments": exact}}]}).calls
-    assert shown == f"f {exact}"
-    assert _line({"role": "user", "content": "z" * 160}).text == "z" * 160
+    (call,) = line({"role": "user", "tool_calls": [{"function": {"name": "f", "arguments": exact}}]}).calls
+    assert call == f"f {exact}"
+    assert line({"role": "user", "content": "z" * 160}).text == "z" * 160
     eight = "\n".join("12345678")
-    assert _line({"role": "user", "content": eight}).text == eight
+    assert line({"role": "user", "content": eight}).text == eight
 
 
 def test_a_leaf_has_as_many_turns_as_its_path() -> None:
