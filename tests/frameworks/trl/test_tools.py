@@ -72,10 +72,15 @@ def test_async_tools_run_at_the_same_time_and_keep_their_order() -> None:
         "4",
         "waited 0.01",
     ]
-    assert tools._loop is not None
-    before = tools._loop
-    assert contents(tools, quick) == ["waited 0.01"]
-    assert tools._loop is before
+
+
+def test_async_tools_of_all_turns_run_in_one_event_loop() -> None:
+    async def place() -> str:
+        """Say which event loop runs it."""
+        return str(id(asyncio.get_running_loop()))
+
+    tools = Tools([place])
+    assert contents(tools, call("place", {})) == contents(tools, call("place", {}))
 
 
 def test_async_tools_wait_for_each_other() -> None:

@@ -57,4 +57,5 @@ def test_threads_share_it() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(kept._kept) == 5
+    found = [kept.find([first, place]) for first in range(4) for place in range(11)]
+    assert found.count("hello") == 5
