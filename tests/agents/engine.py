@@ -12,13 +12,10 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import attrs
-from starlette.applications import Starlette
 
 from tito_io.embedded import TIDY, Generation, Sampler, SamplingSettings, family, vocabulary
-from tito_io.embedded.app import _bad_request, _routes
 from tito_io.embedded.engine import EmbeddedEngine, PromptReplies
 from tito_io.embedded.generation import drifted
-from tito_io.embedded.http import BadRequest
 from tito_io.embedded.reply import read_prompt
 from tito_io.embedded.rng import Rng
 from tito_io.embedded.vocabulary import END_OF_TURN, START_OF_TURN
@@ -145,8 +142,3 @@ def scripted(script: Script) -> ScriptedEngine:
     """Return an engine that follows a script."""
     sampler = ScriptedSampler(0, TIDY, script=script)
     return ScriptedEngine(family=family(), sampler=sampler, script=script, max_model_len=CONTEXT)
-
-
-def served(engine: EmbeddedEngine) -> Starlette:
-    """Return the engine as an application, on the routes of a vLLM."""
-    return Starlette(routes=_routes(engine), exception_handlers={BadRequest: _bad_request})

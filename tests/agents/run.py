@@ -18,13 +18,14 @@ import httpx2
 from tests.io.serve.gateway_process import started
 from tito_core.samples import make_rows
 from tito_io.embedded import vocabulary
+from tito_io.embedded.app import engine_app
 from tito_io.serve.metrics import Metrics
 from tito_io.serve.refusals import GatewayLimits
 from tito_io.serve.session import Session
 from tito_io.serve.sessions import Sessions
 from tito_io.serve.stores import open_store
 
-from .engine import ScriptedEngine, scripted, served
+from .engine import ScriptedEngine, scripted
 from .loopback import Exchange, Recorder, listening
 from .program import NOTES, Place, Program
 
@@ -159,7 +160,7 @@ def run(program: Program, environment: Path, folder: Path, *flags: str) -> Outco
     place = _place(environment, folder)
     engine = scripted(program.script(place))
     with ExitStack() as parts:
-        upstream = Recorder(parts.enter_context(listening(served(engine))))
+        upstream = Recorder(parts.enter_context(listening(engine_app(engine))))
         at = parts.enter_context(listening(upstream.app()))
         options = ("--engine", "vllm", "--base-url", at, "--store", f"sqlite:{folder / STORE}")
         gateway = parts.enter_context(started(*options, *flags, complaints=folder / "gateway.log"))

@@ -16,9 +16,9 @@ import attrs
 import httpx2
 import pytest
 
-from tests.agents.engine import served
 from tito_io.client import Route
 from tito_io.embedded import TIDY, Sampler, family, vocabulary
+from tito_io.embedded.app import engine_app
 from tito_io.embedded.engine import EmbeddedEngine
 from tito_io.embedded.generation import drifted
 from tito_io.embedded.rng import Rng
@@ -124,7 +124,7 @@ class Watched(EngineWrapper):
 def scripted(*texts: str, **options: Any) -> Watched:
     """Return an engine that samples these texts."""
     engine = EmbeddedEngine(family=family(), sampler=Script(0, TIDY, texts=list(texts)), **options)
-    return Watched(VLLM("http://scripted", transport=httpx2.ASGITransport(served(engine))))
+    return Watched(VLLM("http://scripted", transport=httpx2.ASGITransport(engine_app(engine))))
 
 
 def sampled(calls: ModelCalls) -> list[list[int]]:

@@ -57,6 +57,11 @@ def app(
         max_model_len=max_model_len,
         max_new_tokens=max_new_tokens,
     )
+    return engine_app(engine)
+
+
+def engine_app(engine: EmbeddedEngine) -> Starlette:
+    """Return an engine as an ASGI application, on the routes of a vLLM 0.32 server."""
     handlers = {BadRequest: _bad_request, HTTPException: _http_error}
     return Starlette(routes=_routes(engine), exception_handlers=handlers)
 

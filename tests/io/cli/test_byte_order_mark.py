@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from tests.io.lint.lint_folders import NO_TOOLS, folder
 from tito_io.cli.group import tito
 from tito_io.samples.lines import lines
-from tito_io.serve.command import _keys
 
 
 def run(*options: object) -> Result:
@@ -71,11 +70,6 @@ def test_a_mark_elsewhere_is_no_mark_and_places_are_those_of_the_file(tmp_path: 
 def test_a_mark_by_itself_is_a_blank_line(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_bytes(BOM_UTF8 + b"\n{}\n")
     assert [line.number for line in lines(tmp_path / "log.jsonl")] == [2]
-
-
-def test_a_key_is_the_key_without_the_mark(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_bytes(BOM_UTF8 + b"mine\n")
-    assert _keys(tmp_path / "keys") == ("mine",)
 
 
 @pytest.mark.parametrize("bare", [False, True])

@@ -26,13 +26,18 @@ from tests.io.lint.lint_folders import (
 )
 from tito_core import Reason
 from tito_core.seams.probe import kinds
-from tito_core.seams.profile import Case
 from tito_io.cli.errors import visible
-from tito_io.lint.example_conversation import ANCHOR, SampledExample, until_equal
+from tito_io.lint.example_conversation import (
+    ANCHOR,
+    ExampleConversation,
+    ExampleSampler,
+    SampledExample,
+    until_equal,
+)
 from tito_io.lint.grid import State, counts, grid
 from tito_io.lint.report import Finding, LintReport, Verdict, to_json
 from tito_io.lint.subject import lacking, markers
-from tito_io.lint.verdict import CONTRADICTED, CaseChecker
+from tito_io.lint.verdict import CONTRADICTED
 
 IDS = st.lists(st.integers(0, 4), max_size=12).map(tuple)
 
@@ -195,15 +200,16 @@ def test_a_turn_that_history_writes_otherwise_is_exact(earlier: str, tmp_path: P
 def test_a_false_bridge_over_a_turn_that_history_writes_otherwise_is_never_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = CaseChecker._example
+    known = ExampleSampler.sample
 
-    def played(self: CaseChecker, case: Case, *, cut: bool) -> SampledExample | None:
-        shown = known(self, case, cut=cut)
-        assert shown is not None
+    def played(self: ExampleSampler, one: ExampleConversation, *, cut: bool) -> SampledExample | None:
+        shown = known(self, one, cut=cut)
+        if shown is None:
+            return None
         spoiled = (*shown.rendered[:-1], shown.rendered[-1] + 1)
         return evolve(shown, tail=None, rendered=spoiled)
 
-    monkeypatch.setattr(CaseChecker, "_example", played)
+    monkeypatch.setattr(ExampleSampler, "sample", played)
     report = lint(folder(tmp_path / "false", EXACT))
     assert {one.reason for one in report.findings} == {CONTRADICTED}
 
@@ -218,16 +224,17 @@ def test_a_bridge_that_is_not_the_tail_of_the_fresh_render_is_never_exact(
         "longer": lambda tail: (*tail, END),
         "other": lambda tail: (*tail[:-1], tail[-1] + 1),
     }
-    known = CaseChecker._example
+    known = ExampleSampler.sample
 
-    def played(self: CaseChecker, case: Case, *, cut: bool) -> SampledExample | None:
-        shown = known(self, case, cut=cut)
-        assert shown is not None
+    def played(self: ExampleSampler, one: ExampleConversation, *, cut: bool) -> SampledExample | None:
+        shown = known(self, one, cut=cut)
+        if shown is None:
+            return None
         assert shown.tail is not None
         object.__setattr__(shown, "tail", spoiled[wrong](shown.tail))
         return shown
 
-    monkeypatch.setattr(CaseChecker, "_example", played)
+    monkeypatch.setattr(ExampleSampler, "sample", played)
     report = lint(folder(tmp_path / wrong, EXACT))
     whole = [one for one in report.findings if not (one.cut and one.kind.calls)]
     assert {one.reason for one in whole} == {CONTRADICTED}

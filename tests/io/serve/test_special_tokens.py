@@ -258,9 +258,9 @@ async def test_a_call_of_another_model_is_written_alike_by_ids_and_by_messages(g
 def test_templates_of_some_renderings_are_kept_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tito_io.serve.special_tokens.KEPT", 2)
     guard = SpecialTokenGuard.of(family())
-    renderings = [Rendering(template_args={"x": number}) for number in range(4)]
+    renderings = [Rendering(template_args={"x": number}) for number in range(3)]
     found = [guard.tokenize_fn(one) for one in renderings]
-    assert all(guard.tokenize_fn(renderings[number]) is found[number] for number in (2, 3))
+    assert all(guard.tokenize_fn(renderings[number]) is found[number] for number in (1, 2))
     assert guard.tokenize_fn(renderings[0]) is not found[0]
 
 

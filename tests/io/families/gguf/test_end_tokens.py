@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tito_io.families.gguf.end_tokens import end_ids
-from tito_io.families.gguf.tokenizer import _pair
+from tito_io.families.gguf.tokenizer import MERGES, TOKENS, TYPES, Vocabulary
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_ends_are_named_by_the_file_or_known_by_their_text(
 
 
 def test_a_token_of_a_merge_may_begin_with_a_space() -> None:
-    assert _pair("a b", "m.gguf") == ("a", "b")
-    assert _pair("  b", "m.gguf") == (" ", "b")
+    metadata = {TOKENS: ["a", "b", " "], TYPES: [1, 1, 1], MERGES: ["a b", "  b"]}
+    assert Vocabulary.of(metadata, "m.gguf").merges == [("a", "b"), (" ", "b")]
