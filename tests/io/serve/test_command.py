@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -316,12 +315,6 @@ def begun(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[Gateway, list
     return gateway, [told, served]
 
 
-def test_a_key_is_the_key_without_a_byte_order_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "keys").write_bytes(BOM_UTF8 + b"mine\n")
-    _, (_, told) = begun(monkeypatch, "--store", "memory", "--keys", str(tmp_path / "keys"))
-    assert told["keys"] == ("mine",)
-
-
 INTERRUPTED_THERE = """
 import signal
 from tito_io.serve import command
@@ -342,7 +335,6 @@ def interrupting(done):
 
 module.{name} = interrupting(module.{name})
 import sys
-from codecs import BOM_UTF8
 from tito_io.cli.main import main
 sys.argv[1:] = ["serve", "--store", "memory", "--port", "0"]
 main()
@@ -616,7 +608,6 @@ def test_a_system_without_fcntl_has_sqlite_sessions_too(tmp_path: Path) -> None:
 
 ANOTHER = """
 import sys
-from codecs import BOM_UTF8
 from tito_io.serve.sqlite import SqliteStore
 try:
     SqliteStore.open(sys.argv[1])
