@@ -12,13 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import AsyncBridge, Conversation, TokenClient, rendered_by
-    from .engines.dynamo import Dynamo
-    from .engines.llamacpp import LlamaCpp
-    from .engines.sglang import SGLang
-    from .engines.vllm import VLLM
-    from .families import Family
-    from .samples.forms.tito import CallFile
+    from .client import AsyncBridge as AsyncBridge
+    from .client import Conversation as Conversation
+    from .client import TokenClient as TokenClient
+    from .client import rendered_by as rendered_by
+    from .engines.dynamo import Dynamo as Dynamo
+    from .engines.llamacpp import LlamaCpp as LlamaCpp
+    from .engines.sglang import SGLang as SGLang
+    from .engines.vllm import VLLM as VLLM
+    from .families import Family as Family
+    from .samples.forms.tito import CallFile as CallFile
 
 _PLACES = {
     "AsyncBridge": "client",
@@ -34,18 +37,7 @@ _PLACES = {
 }
 """The modules that define the names."""
 
-__all__ = [
-    "VLLM",
-    "AsyncBridge",
-    "CallFile",
-    "Conversation",
-    "Dynamo",
-    "Family",
-    "LlamaCpp",
-    "SGLang",
-    "TokenClient",
-    "rendered_by",
-]
+__all__ = list(_PLACES)
 
 if not TYPE_CHECKING:  # else every name would be one to type checkers
 
