@@ -58,6 +58,8 @@ class KnownRendering:
     def learn(self, profile: Profile) -> None:
         """Add the cases of a `profile` to those that other conversations may have added meanwhile."""
         known = self.profile
+        if profile is known:  # as after most turns
+            return
         new = [case for case in profile.cases if not self.knows((case.kind, case.shape))]
         if known is not None and not new:
             return
