@@ -48,7 +48,7 @@ async def turn(
 
 
 class Unsaid(VLLM):
-    """An engine that was not told how long a context is."""
+    """An engine that does not know how long a context is."""
 
     async def served(self) -> ServedModel:
         return attrs.evolve(await super().served(), max_model_len=None)

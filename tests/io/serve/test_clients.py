@@ -33,26 +33,20 @@ async def talk(request: pytest.FixtureRequest) -> AsyncIterator[Talk]:
         yield talk
 
 
+def settings(talk: Talk, path: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of an SDK's client for a path of the gateway."""
+    url = f"{str(talk.http.base_url).rstrip('/')}{path}"
+    return {"base_url": url, "api_key": "none", "max_retries": 0, **options}
+
+
 def openai(talk: Talk, path: str | None = None, **options: Any) -> AsyncOpenAI:
     within = f"/sessions/{talk.name}/v1" if path is None else path
-    given = {
-        "base_url": f"{str(talk.http.base_url).rstrip('/')}{within}",
-        "api_key": "none",
-        "max_retries": 0,
-        **options,
-    }
-    return AsyncOpenAI(**given)
+    return AsyncOpenAI(**settings(talk, within, options))
 
 
 def anthropic(talk: Talk, path: str | None = None, **options: Any) -> AsyncAnthropic:
     within = f"/sessions/{talk.name}" if path is None else path
-    given = {
-        "base_url": f"{str(talk.http.base_url).rstrip('/')}{within}",
-        "api_key": "none",
-        "max_retries": 0,
-        **options,
-    }
-    return AsyncAnthropic(**given)
+    return AsyncAnthropic(**settings(talk, within, options))
 
 
 async def check(talk: Talk, turns: int, *, by_messages: int = 1) -> None:
