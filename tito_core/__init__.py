@@ -30,6 +30,7 @@ from .questions import Question, Questions, Rendered, Renderer, TokenizeFn, answ
 
 # Answers.
 from .refusal import Reason, Refusal
+from .sampling_mask import SamplingMask
 from .seams.suffix import suffix_ids, suffix_questions
 from .step import Step
 from .stitch import Stitched, continue_questions, stitch, stitch_questions, try_stitch
@@ -56,6 +57,7 @@ __all__ = [
     "Refusal",
     "Rendered",
     "Renderer",
+    "SamplingMask",
     "Span",
     "Step",
     "Stitched",

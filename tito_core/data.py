@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -25,6 +26,7 @@ from .ledger import Ledger, Origin
 from .media.ranges import Media, MediaRange
 from .message import Messages
 from .normalization.receipts import Forgiveness
+from .sampling_mask import SamplingMask
 from .step import Step
 from .trajectory import Trajectory
 
@@ -32,6 +34,9 @@ T = TypeVar("T")
 
 PLAIN = ("str", "int", "str | None", "int | None", "float | None", "Mapping[str, Any]")
 """Types, as they are written, of fields that check what they are given."""
+STEP_LATER = ("media", "sampling_mask")
+"""Fields of a step that are left out where it has none, as it was stored before there were any."""
+DELTA_LATER = (*STEP_LATER, "shared_media")
 
 
 def to_data(value: object) -> Any:
@@ -109,11 +114,13 @@ def _converter() -> Converter:
     for plain in (bool, int, str):
         read(plain, _plain)
     read(bytes, lambda data, _: _bytes(data))
-    write(bytes, lambda data: binascii.b2a_base64(data, newline=False).decode())
+    write(bytes, _base64)
     converter.register_structure_hook_factory(attrs.has, lambda kind: _structure(kind, converter))
-    without = override(omit_if_default=True)  # what has no media is stored as it was before there were any
-    write(Step, make_dict_unstructure_fn(Step, converter, media=without))
-    write(StepDelta, make_dict_unstructure_fn(StepDelta, converter, media=without, shared_media=without))
+    read(SamplingMask, _sampling_mask)
+    write(SamplingMask, _sampling_mask_data)
+    without = override(omit_if_default=True)
+    for kind, later in ((Step, STEP_LATER), (StepDelta, DELTA_LATER)):
+        write(kind, make_dict_unstructure_fn(kind, converter, **dict.fromkeys(later, without)))  # type: ignore[arg-type]  # fields by name
     return converter
 
 
@@ -202,6 +209,25 @@ def _bytes(data: Any) -> bytes:
         return binascii.a2b_base64(data, strict_mode=True)
     except (binascii.Error, TypeError, ValueError):
         raise InputError("give bytes as a string of base64") from None
+
+
+def _sampling_mask_data(mask: SamplingMask) -> dict[str, Any]:
+    """Return kept ids as base64 of four bytes each, little-endian: as numbers they take some seven."""
+    ids = struct.pack(f"<{len(mask.ids)}I", *mask.ids)
+    return {"ids": _base64(ids), "counts": mask.counts.tolist()}
+
+
+def _sampling_mask(data: Any, _: type) -> SamplingMask:
+    if not isinstance(data, Mapping) or set(data) != {"ids", "counts"}:
+        raise InputError("a sampling mask is an object with ids and counts")
+    ids = _bytes(data["ids"])
+    if len(ids) % 4:
+        raise InputError(f"ids of a sampling mask have {len(ids)} bytes: give four for each id")
+    return SamplingMask(struct.unpack(f"<{len(ids) // 4}I", ids), data["counts"])
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def _name(value: Enum) -> str:

@@ -18,6 +18,7 @@ from .ids import PACKED, Ids
 from .ledger import Ledger
 from .media.ranges import NO_MEDIA, Media
 from .message import Messages
+from .sampling_mask import SamplingMask
 from .shared import Chain
 from .step import Step
 from .trajectory import Trajectory
@@ -48,6 +49,7 @@ class StepDelta:
         shared_ledger: Likewise for the ledger of the prompt.
         media: Media ranges of the prompt after the shared ones.
         shared_media: Likewise for the media ranges of the prompt.
+        sampling_mask: Sampling mask of the completion, as `Step` takes it.
     """
 
     prompt: Messages
@@ -63,6 +65,7 @@ class StepDelta:
     shared_ledger: Place | None
     media: Media = NO_MEDIA
     shared_media: Place | None = None
+    sampling_mask: SamplingMask | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = (
@@ -70,9 +73,9 @@ class StepDelta:
             tuple(self.completion),
             *map(_array, (self.prompt_ids, self.completion_ids)),
         )
-        rest = attrs.astuple(self, recurse=False, filter=attrs.filters.exclude(Messages, Ids, Ledger, Media))
-        ranges = (tuple(self.media),) if self.media else ()
-        return _unpickled, (*own, self.prompt_ledger.runs, *rest, *ranges)
+        others = attrs.filters.exclude(Messages, Ids, Ledger, Media, "sampling_mask")
+        rest = attrs.astuple(self, recurse=False, filter=others)
+        return _unpickled, (*own, self.prompt_ledger.runs, *rest, tuple(self.media), self.sampling_mask)
 
 
 def _array(ids: Iterable[int]) -> array[int]:
@@ -84,15 +87,15 @@ def _unpickled(
 ) -> StepDelta:
     """Return a pickled delta."""
     names = ("logprobs", "truncated", "key", "shared_prompt", "shared_ids", "shared_ledger", "shared_media")
-    media = rest[len(names) :]
+    # Steps that were stored without media, or without masks, have fewer.
+    others = dict(zip((*names, "media", "sampling_mask"), rest, strict=False))
     return StepDelta(
         prompt=Messages(prompt),
         completion=Messages(completion),
         prompt_ids=Ids(prompt_ids),
         completion_ids=Ids(completion_ids),
         prompt_ledger=Ledger.of(runs),
-        media=Media.of(*media) if media else NO_MEDIA,
-        **dict(zip(names, rest, strict=False)),  # steps that were stored without media have fewer
+        **{**others, "media": Media.of(others.get("media", ()))},
     )
 
 
@@ -142,6 +145,7 @@ def _delta(
         shared_ledger=ledger,
         media=Media(tuple(step.media[_length(media) :])),
         shared_media=media,
+        sampling_mask=step.sampling_mask,
     )
 
 
@@ -197,6 +201,7 @@ def joined(kind: type[T], added: Sequence[StepDelta]) -> T:
                 key=one.key,
                 prompt_ledger=ledgers.join(index, one.prompt_ledger, one.shared_ledger, "shared_ledger"),
                 media=media.join(index, one.media, one.shared_media, "shared_media"),
+                sampling_mask=one.sampling_mask,
             )
         except InputError as error:
             raise InputError(f"steps[{index}]: {error}") from None

@@ -16,6 +16,7 @@ from .ledger import Ledger, Origin
 from .media.ranges import NO_MEDIA, Media, MediaRange, media_runs
 from .message import Message, Messages
 from .normalization.media import each_medium
+from .sampling_mask import SamplingMask
 from .shared import Shared
 
 T = TypeVar("T")
@@ -92,6 +93,8 @@ class Step:
         completion_ids: The ids that the engine sampled, with the stop if it sampled one.
         logprobs: One natural-log probability per completion id, None where the engine gave none.
             None altogether without any. One above 0, by at most `LARGEST_LOGPROB`, is stored as 0.
+        sampling_mask: The ids that could have been sampled in place of each completion id; `logprobs` are
+            then normalized over them. None where the engine sent none.
         truncated: Whether the turn was cut short, so that no stop was sampled.
         key: What the prompt was rendered with, made by `render_key`; None if unknown.
         media: Where the media of the prompt stand in `prompt_ids`: a `MediaRange` for each. A step whose
@@ -101,8 +104,9 @@ class Step:
         ids: Prompt and completion ids together: what the next prompt begins with.
 
     Raises:
-        InputError: An id, a message, a range or a log-probability is invalid, a range is that of another
-            image than the prompt shows, or `logprobs` does not have one value per completion id.
+        InputError: An id, a message, a range or a log-probability is invalid, or a range is that of another
+            image than the prompt shows. Or `logprobs` or `sampling_mask` does not have one value per
+            completion id. Or a mask lacks its sampled id.
 
     >>> step = Step(prompt=[{"role": "user", "content": "hi"}],
     ...             completion=[{"role": "assistant", "content": "hello"}],
@@ -120,6 +124,7 @@ class Step:
     key: str | None = attrs.field(default=None, validator=is_a(str, type(None)))
     media: Media = attrs.field(default=NO_MEDIA, converter=_media)
     prompt_ledger: Ledger = attrs.field(validator=is_a(Ledger))
+    sampling_mask: SamplingMask | None = attrs.field(default=None, validator=is_a(SamplingMask, type(None)))
     messages: Messages = attrs.field(init=False, eq=False)
     ids: Ids = attrs.field(init=False, eq=False)
 
@@ -162,6 +167,11 @@ class Step:
                 "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
 
+    @sampling_mask.validator
+    def _holds_completion(self, _: Any, mask: SamplingMask | None) -> None:
+        if mask is not None:
+            mask.require(self.completion_ids, "completion_ids")
+
     @prompt_ledger.validator
     def _count_ledger(self, _: Any, ledger: Ledger) -> None:
         length = ledger.length  # `len` fails for more than 63 bits
@@ -187,7 +197,8 @@ class Step:
         return attrs.asdict(self, recurse=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in {"media": NO_MEDIA, **state}.items():  # a step may have been pickled without media
+        # A step may have been pickled without media and masks.
+        for name, value in {"media": NO_MEDIA, "sampling_mask": None, **state}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:

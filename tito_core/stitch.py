@@ -15,6 +15,7 @@ from .normalization.receipts import Forgiveness
 from .policy import STRICT, Policy
 from .questions import Questions, TokenizeFn, answer, words_of
 from .refusal import Refusal
+from .sampling_mask import SamplingMask
 from .seams.tail import ProfileLike, require_profile
 from .step import Step
 
@@ -54,6 +55,7 @@ class Stitched(NextPrompt):
         completion_ids: Sequence[int],
         logprobs: Sequence[float | None] | None = None,
         truncated: bool = False,
+        sampling_mask: SamplingMask | None = None,
     ) -> Step:
         """Return the step that this prompt and its completion make; it shares the matched step.
 
@@ -71,6 +73,7 @@ class Stitched(NextPrompt):
             key=self.step.key,
             media=self.media,
             prompt_ledger=self.ledger,
+            sampling_mask=sampling_mask,
         )
 
 

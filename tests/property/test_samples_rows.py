@@ -86,6 +86,23 @@ def test_a_logprob_is_the_engines_or_none(calls: list[StoredCall], options: Samp
 
 @given(CALLS, OPTIONS)
 @tries(3)
+def test_a_sampling_mask_stands_at_its_ids_and_nowhere_else(
+    calls: list[StoredCall], options: SampleOptions
+) -> None:
+    forest = Forest.of(calls)
+    for row in make_rows(forest, options).rows:
+        expected: list[list[int]] = [[] for _ in row.ids]
+        masks = [forest[turn.call].call.step.sampling_mask for turn in row.turns]
+        for turn, mask in zip(row.turns, masks, strict=True):
+            if mask is not None:
+                expected[turn.start : turn.stop] = list(map(list, mask))[: turn.stop - turn.start]
+        assert row.processed_logprobs == (row.sampling_mask is not None) == any(masks)
+        assert list(map(list, row.sampling_mask or expected)) == expected
+        assert all(not kept or one in kept for one, kept in zip(row.ids, expected, strict=True))
+
+
+@given(CALLS, OPTIONS)
+@tries(3)
 def test_routed_experts_stand_at_their_ids(calls: list[StoredCall], options: SampleOptions) -> None:
     """Each row of the data names its call and position, so that one in the wrong place shows."""
     forest = Forest.of(calls)

@@ -19,6 +19,7 @@ from ..normalization.clean import Plain, clean, lengthened
 from ..normalization.media import Medium, media_of
 from ..questions import Questions, TokenizeFn, answer, ask
 from ..refusal import Reason, Refusal
+from ..sampling_mask import SamplingMask
 from ..seams.placeholders import NOT_ITS_OWN, differing, is_alone, ranges_at, replaced, unplaced
 from ..step import Step
 from .ranges import NO_MEDIA, PlaceholderIds, Placeholders, media_runs
@@ -46,6 +47,7 @@ class FirstPrompt(NextPrompt):
         logprobs: Sequence[float | None] | None = None,
         truncated: bool = False,
         key: str | None = None,
+        sampling_mask: SamplingMask | None = None,
     ) -> Step:
         """Return the step that this prompt and its completion make.
 
@@ -62,6 +64,7 @@ class FirstPrompt(NextPrompt):
             key=key,
             media=self.media,
             prompt_ledger=self.ledger,
+            sampling_mask=sampling_mask,
         )
 
 

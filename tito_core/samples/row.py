@@ -12,8 +12,10 @@ import attrs
 from ..ids import PACKED, Ids
 from ..ledger import Origin
 from ..media.ranges import MediaRange
+from ..sampling_mask import SamplingMask
 from .call import Ending, StoredCall, weight_runs
 from .experts import MissingRow, RowExperts, merge_experts
+from .row_mask import row_mask
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +70,9 @@ class Row:
         ids: All ids of the call, or the first of them, in one packed part of four bytes per id.
         loss_mask: One byte per id: 1 on ids that train in this row, which are all sampled, else 0.
         logprobs: The engine's natural-log probability of each sampled id, whether it trains here or not.
-            None elsewhere.
+            None elsewhere. With a sampling mask they are normalized over it (`processed_logprobs`).
+        sampling_mask: For each of `ids` the ids that could have been sampled there; none where the id was not
+            sampled. None without any.
         ledger: Spans without gap or overlap.
         turns: Sampled turns, oldest first.
         media: Where images and other media stand in `ids`, each with its identity.
@@ -92,6 +96,7 @@ class Row:
     turns: tuple[RowTurn, ...]
     media: tuple[MediaRange, ...] = ()
     experts: RowExperts | None
+    sampling_mask: SamplingMask | None
     left_out: int
     reward: float | None
     weight: float
@@ -110,6 +115,11 @@ class Row:
     def trained(self) -> int:
         """Number of ids that train."""
         return self.loss_mask.count(1)
+
+    @property
+    def processed_logprobs(self) -> bool:
+        """Whether `logprobs` are normalized over `sampling_mask`, not as the engine's own options say."""
+        return self.sampling_mask is not None
 
 
 @attrs.frozen(kw_only=True)
@@ -146,7 +156,11 @@ def write_row(
     place: RowPlace,
     reward: float | None,
 ) -> Row:
-    """Write the row that trains the calls in `owned`; linear in its length."""
+    """Write the row that trains the calls in `owned`; linear in its length.
+
+    Raises `InputError` where only some calls with log-probabilities have a sampling mask, or where their
+    routed experts differ in kind.
+    """
     ledger = tuple(_spans(draft, owned))
     experts = ((call.name, call.routed_experts) for call in draft.path if call.routed_experts is not None)
     return Row(
@@ -169,6 +183,7 @@ def write_row(
         ),
         media=tuple(one for one in draft.call.step.media if one.stop <= draft.length),
         experts=merge_experts(experts, draft.length, missing),
+        sampling_mask=row_mask(((call.name, call.step) for call in draft.path), draft.length),
         left_out=draft.call.stop - draft.length,
         reward=reward,
         weight=weight,

@@ -72,7 +72,7 @@ def make_rows(
         InputError: `forest` is not a `Forest`, or `options` not `SampleOptions`. `only` names a call that
             cannot have a row. Or a conversation has two different rewards, and `options` need one. Or a
             reward is to be discounted and a turn has the order of another call. Or the routed experts of a
-            row's calls differ in kind.
+            row's calls differ in kind. Or only some of a row's calls have sampling masks.
 
     >>> from tito_core import Step
     >>> def call(name, prompt_ids, completion_ids, reward=None):

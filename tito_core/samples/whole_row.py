@@ -10,7 +10,9 @@ import attrs
 from ..checks import require
 from ..errors import InputError
 from ..ids import PACKED
+from ..sampling_mask import SamplingMask
 from ..step import Step
+from .row_mask import row_mask
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -25,11 +27,13 @@ class WholeRow:
         loss_mask: One byte per id: 1 on each id that a known step sampled, else 0.
         logprobs: The engine's natural-log probability of each id with mask 1. Elsewhere `fill`: a list with
             None if `fill` is None, else an array of eight-byte floats.
+        sampling_mask: For each id with mask 1 the ids that could have been sampled there; None without any.
     """
 
     input_ids: array[int]
     loss_mask: bytes
     logprobs: list[float | None] | array[float]
+    sampling_mask: SamplingMask | None
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -54,6 +58,7 @@ def row_of(step: Step, earlier: Iterable[Step] = (), *, fill: float | None = Non
     Raises:
         InputError: `step` or an earlier one is not a `Step`, or `fill` is neither a number nor None. Or it is
             a number, and a sampled id has no log-probability: the fill would be taken for one.
+            Or only some of the steps have sampling masks.
 
     >>> first = Step(prompt=[], completion=[], prompt_ids=[1, 2], completion_ids=[3], logprobs=[-0.5])
     >>> second = Step(prompt=[], completion=[], prompt_ids=[1, 2, 3, 4], completion_ids=[5], logprobs=[-0.25])
@@ -71,13 +76,17 @@ def row_of(step: Step, earlier: Iterable[Step] = (), *, fill: float | None = Non
     input_ids.frombytes(step.ids.tobytes())
     mask = bytearray(len(input_ids))
     logprobs: list[float | None] = [fill] * len(mask)
-    for one in (step, *_history(step, _checked(earlier))):
+    turns = [step, *_history(step, _checked(earlier))]
+    for one in turns:
         start, stop = one.prompt_ids.length, one.ids.length
         mask[start:stop] = b"\1" * (stop - start)
         logprobs[start:stop] = one.logprobs or [None] * (stop - start)
-    if fill is None:
-        return WholeRow(input_ids=input_ids, loss_mask=bytes(mask), logprobs=logprobs)
-    return WholeRow(input_ids=input_ids, loss_mask=bytes(mask), logprobs=_numbers(logprobs))
+    return WholeRow(
+        input_ids=input_ids,
+        loss_mask=bytes(mask),
+        logprobs=logprobs if fill is None else _numbers(logprobs),
+        sampling_mask=row_mask(((f"step of {len(one.ids)} ids", one) for one in turns), len(mask)),
+    )
 
 
 def _checked(earlier: Iterable[Step]) -> list[Step]:

@@ -135,10 +135,14 @@ def test_a_row_has_the_turns_that_a_forest_finds(trajectory: Trajectory) -> None
         row = row_of(node.call.step, trajectory)
         expected: list[float | None] = [None] * len(row)
         mask = [0] * len(row)
+        kept: list[list[int]] = [[] for _ in mask]
         for above in forest.path(node.name):
             call = forest[above].call
             mask[call.start : call.stop] = [1] * (call.stop - call.start)
             expected[call.start : call.stop] = call.step.logprobs or [None] * (call.stop - call.start)
+            if call.step.sampling_mask is not None:
+                kept[call.start : call.stop] = map(list, call.step.sampling_mask)
         assert row.input_ids.tolist() == node.call.ids.tolist()
         assert list(row.loss_mask) == mask
         assert row.logprobs == expected
+        assert list(map(list, row.sampling_mask or kept)) == kept

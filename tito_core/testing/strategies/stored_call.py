@@ -2,12 +2,13 @@
 
 Each call continues or repeats one of the calls before it. The alphabet is so small that ids and answers
 coincide by chance, because that is where a call may get the wrong parent or be counted twice. Every call
-has its own log-probabilities, weights and routed experts, so that a value in the wrong place shows.
+has its own log-probabilities, masks, weights and routed experts, so that a value in the wrong place shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any
 
 import attrs
@@ -29,6 +30,7 @@ from ...samples.options import (
     SampleOptions,
     TurnRule,
 )
+from ...sampling_mask import SamplingMask
 from ...step import Step
 from .choices import CHOICES, Choices
 
@@ -171,6 +173,15 @@ def logprobs(choices: Choices, number: int, size: int) -> list[float | None] | N
     return choices.pick((values, values, None, holes))
 
 
+def masked(number: int, call: StoredCall) -> StoredCall:
+    """Return a call with a sampling mask that no other call has, none at each third id."""
+    kept = [
+        [one, *range(1000 + number, 1000 + number + place % 3)] if (place + number) % 3 else None
+        for place, one in enumerate(call.step.completion_ids)
+    ]
+    return attrs.evolve(call, step=attrs.evolve(call.step, sampling_mask=SamplingMask.of(kept)))
+
+
 def weights(choices: Choices, size: int) -> tuple[WeightVersion, ...]:
     """Return which weights sampled which ids."""
     start, middle = choices.pick((0, 1)), choices.pick((1, 2))
@@ -230,6 +241,8 @@ def _calls(draw: Any) -> list[StoredCall]:
     calls: list[StoredCall] = []
     for number in range(count):
         calls.append(grown(number, orders[number], calls, draw(CHOICES), draw(CHOICES)))
+    if draw(st.booleans()):  # a row has masks of all its turns, or of none
+        calls = list(starmap(masked, enumerate(calls)))
     unrecorded = draw(st.integers(0, 3 * count))
     return [call for number, call in enumerate(calls) if number != unrecorded] or calls
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ...policy import OddStop, Policy
+from ...sampling_mask import SamplingMask
 from ...step import Step
 from ...stitch import Stitched, try_stitch
 from ...trajectory import Trajectory
@@ -35,7 +36,11 @@ def longer(step: Step, kind: str, number: int, content: Any) -> Step:
         ids = [*step.ids, *CHATML.encode(str(number))]
         return Step(prompt=prompt, completion=completion, prompt_ids=ids, completion_ids=sampled, key="k")
     return found.then(
-        completion=completion, completion_ids=sampled, logprobs=logprobs, truncated=not (number + 1) % 5
+        completion=completion,
+        completion_ids=sampled,
+        logprobs=logprobs,
+        truncated=not (number + 1) % 5,
+        sampling_mask=SamplingMask.of([None, [sampled[1], 800 + number]]),
     )
 
 
