@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from signal import SIGKILL
+
 import pytest
 
 from tests.faults.children import Children
@@ -20,3 +23,9 @@ def test_a_test_that_fails_is_named(*, wrong: bool, failed: list[str]) -> None:
     with copied() as home, Children() as children:
         (home / "tests/core/test_it.py").write_text(f"def test_it() -> None:\n    assert {not wrong}\n")
         assert run(["tests/core/test_it.py"], home, children, ()) == failed
+
+
+def test_what_never_ends_is_ended() -> None:
+    """A fault may make a server of a test serve for ever."""
+    with Children(limit=0.1) as children:
+        assert children.run(["sleep", "600"], ROOT, os.environ) == -SIGKILL

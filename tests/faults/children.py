@@ -17,8 +17,13 @@ import attrs
 
 @attrs.define
 class Children:
-    """Runs processes for many threads. At the end of the block all are killed, and no new one starts."""
+    """Runs processes for many threads. At the end of the block all are killed, and no new one starts.
 
+    Attributes:
+        limit: Seconds after which a process is killed: a fault may make a server of a test serve for ever.
+    """
+
+    limit: float = 600.0
     _running: set[subprocess.Popen[bytes]] = attrs.field(factory=set, init=False)
     _over: bool = attrs.field(default=False, init=False)
     _lock: Lock = attrs.field(factory=Lock, init=False)
@@ -32,8 +37,7 @@ class Children:
         with self._lock:
             self._over = True
             for process in self._running:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
 
     def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int | None:
         """Return a process's exit status, or None where all are being stopped."""
@@ -49,7 +53,16 @@ class Children:
                 start_new_session=True,
             )
             self._running.add(process)
-        status = process.wait()
+        try:
+            status = process.wait(self.limit)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            status = process.wait()
         with self._lock:
             self._running.discard(process)
         return status
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
