@@ -52,15 +52,15 @@ class Line:
         if found is None:
             return (self.name, self.error, *[""] * (len(HEADINGS) - 2))
         talking = [turn for turn in found.turns if turn.talks]
-        by_ids = sum(turn.route == "TITO" for turn in talking)
+        by_messages = sum(turn.route != "TITO" for turn in talking)
         reasons = ", ".join(f"{count} {why}" for why, count in Counter(found.by_messages).items())
         apis = ", ".join(sorted({turn.dialect for turn in found.turns})) or f"exit status {found.status}"
         refused = f" ({len(found.refused)} refused)" if found.refused else ""
         requests = f"{len(found.exchanges)}{refused}"
         sampled, trained = (sum(map(len, one.elements())) for one in (found.sampled, found.trained))
         return (
-            *(self.name, apis, requests, str(by_ids)),
-            f"{len(talking) - by_ids}{f' ({reasons})' if reasons else ''}",
+            *(self.name, apis, requests, str(found.extending)),
+            f"{by_messages}{f' ({reasons})' if reasons else ''}",
             *(str(found.rows), str(found.beside or ""), f"{trained} of {sampled}"),
             *(str(len(found.renders)), f"{found.first_byte:.1f} s"),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import attrs
@@ -126,16 +126,25 @@ class ScriptedSampler(Sampler):
 
 @attrs.frozen(eq=False, kw_only=True)
 class ScriptedEngine(EmbeddedEngine):
-    """Remembers what it sampled."""
+    """Remembers what it sampled, each reply with the ids of its prompt as they came."""
 
     script: Script
-    replies: list[Generation] = attrs.field(factory=list)
+    calls: list[tuple[list[int], Generation]] = attrs.field(factory=list)
 
     def run(self, prompt: Sequence[int], sampling: SamplingSettings, count: int = 1) -> PromptReplies:
         """Sample replies to a prompt."""
         found = super().run(prompt, sampling, count)
-        self.replies.extend(found.replies)
+        self.calls.extend((list(prompt), reply) for reply in found.replies)
         return found
+
+    @property
+    def extending(self) -> int:
+        """How many prompts of the conversation begin with the prompt and reply of the turn before."""
+        talking = [(prompt, reply) for prompt, reply in self.calls if self.script.talks(prompt)]
+        return sum(
+            later[: len(prompt) + len(reply.ids)] == [*prompt, *reply.ids]
+            for (prompt, reply), (later, _) in pairwise(talking)
+        )
 
 
 def scripted(script: Script) -> ScriptedEngine:

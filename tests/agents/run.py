@@ -76,6 +76,7 @@ class Outcome:
         exchanges: All requests to the gateway with their answers.
         renders: The gateway's requests to the engine to tokenize messages or text.
         turns: The stored turns in their order.
+        extending: Prompts of the conversation that begin, on the wire, with all ids of the turn before.
         rows: Number of training rows of the conversation.
         beside: Number of rows of calls beside the conversation.
         mislabelled: Names of rows whose label `auxiliary` is not what the script says of their calls.
@@ -91,6 +92,7 @@ class Outcome:
     exchanges: list[Exchange]
     renders: list[Exchange]
     turns: list[Turn]
+    extending: int
     rows: int
     beside: int
     mislabelled: list[str]
@@ -127,7 +129,8 @@ class Outcome:
         talking = [turn for turn in self.turns if turn.talks]
         return (
             f"{self.program}: status {self.status}, {len(self.exchanges)} requests, {len(talking)} turns, "
-            f"{len(self.by_messages)} by messages, {self.rows} rows and {self.beside} beside, "
+            f"{self.extending} by ids, {len(self.by_messages)} by messages, "
+            f"{self.rows} rows and {self.beside} beside, "
             f"{_total(self.sampled)} ids sampled, {_total(self.trained)} trained, {self.seconds:.0f} s"
         )
 
@@ -182,10 +185,11 @@ def run(program: Program, environment: Path, folder: Path, *flags: str) -> Outco
         exchanges=agent.exchanges,
         renders=[one for one in upstream.exchanges if one.path == "/tokenize"],
         turns=turns,
+        extending=engine.extending,
         rows=sum(talking),
         beside=len(talking) - sum(talking),
         mislabelled=mislabelled,
-        sampled=Counter(tuple(reply.ids) for reply in engine.replies),
+        sampled=Counter(tuple(reply.ids) for _, reply in engine.calls),
         trained=trained,
         warnings=gateway.warnings(),
     )

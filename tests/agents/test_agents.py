@@ -33,6 +33,7 @@ def test_an_agent_runs_to_its_end_and_every_sampled_id_trains_once(
     assert found.refused == [], found.report()
     assert found.rows == program.rows, found.report()
     assert found.mislabelled == [], found.report()
+    assert found.extending == len([turn for turn in found.turns if turn.talks]) - program.rows, found.report()
     assert len(found.by_messages) < program.rows, found.report()  # a row may begin by ids, too
     assert found.drifted == found.sampled.total(), found.report()
     assert found.sampled == found.trained, found.report()

@@ -26,19 +26,19 @@ def test_a_conversation_is_one_row_that_trains_every_id(tmp_path: Path) -> None:
     found = outcome(plain(), tmp_path)
     assert found.status == 0, found.report()
     assert (len(found.turns), found.rows, found.beside) == (CALLS + 1, 1, 0)
-    assert found.by_messages == []
+    assert (found.extending, found.by_messages) == (CALLS, [])
     assert found.sampled == found.trained
     assert found.sampled.total() == CALLS + 1
     assert found.refused == []
     assert found.drifted == CALLS + 1
-    assert f"{CALLS + 1} turns, 0 by messages, 1 rows and 0 beside" in found.line()
+    assert f"{CALLS + 1} turns, {CALLS} by ids, 0 by messages, 1 rows and 0 beside" in found.line()
     assert "rows      1" in found.report()
 
 
 def test_a_program_that_changes_what_it_was_told_makes_rows(tmp_path: Path) -> None:
     found = outcome(plain("edits"), tmp_path)
     assert found.status == 0, found.report()
-    assert found.by_messages == ["NO_PREFIX"] * CALLS
+    assert (found.extending, found.by_messages) == (0, ["NO_PREFIX"] * CALLS)
     assert found.rows == CALLS + 1
 
 
