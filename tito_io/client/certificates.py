@@ -102,13 +102,16 @@ class Certificates:
 
     most: int = 256
     begin: Callable[[Rendering], Awaitable[KnownRendering]] | None = None
-    _known: dict[str, KnownRendering] = attrs.field(factory=dict, init=False, repr=False)
+    _known: dict[tuple[str, str], KnownRendering] = attrs.field(factory=dict, init=False, repr=False)
 
     async def of(self, rendering: Rendering) -> KnownRendering:
         """Return what is known of a `rendering`."""
-        key = rendering.key
+        opening = rendering.opening
+        key = (rendering.key, "" if opening is None else repr(opening))
         if key not in self._known:
-            begun = KnownRendering() if self.begin is None else await self.begin(rendering)
+            # Where a message begins the answer, other ids stand in the place of the generation prompt.
+            new = self.begin is None or opening is not None
+            begun = KnownRendering() if self.begin is None or new else await self.begin(rendering)
             begun.brief = brief_rendering(rendering)
             while len(self._known) >= self.most:
                 del self._known[next(iter(self._known))]

@@ -135,7 +135,8 @@ class TurnSampler:
 
         Raises:
             UnsupportedError: A text spells an image's placeholder, and the engine would never answer messages
-                with it.
+                with it; or a message begins the answer, and the prompt cannot go by ids.
+            TemplateRefused: The template does not take the message that begins the answer.
             EngineError: As the engine raises it. The turn is not asked for again by another route, because
                 the engine may have sampled it already.
         """
@@ -157,11 +158,29 @@ class TurnSampler:
         elif isinstance(stitched, Stitched):
             reply = await self._reply(request.after(stitched.ids))
             return ClientTurn(Route.TITO, stitched.then(**completion_of(reply)), reply, stitched, None)
+        request = await self._opened(request, known)
         reply = await self._reply(request)
         step = Step(prompt=prompt, prompt_ids=reply.prompt_ids, key=rendering.key, **completion_of(reply))
+        if request.ids is not None:
+            return ClientTurn(Route.RENDERED, step, reply, None, refusal)
         # An engine that keeps ids may still lose them: only the comparison says that it continued the step.
         kept = self.engine.keeps_ids and earlier is not None and step.prompt_ids.starts_with(earlier.ids)
         return ClientTurn(Route.KEPT if kept else Route.MITO, step, reply, None, refusal)
+
+    async def _opened(self, request: SampleRequest, known: KnownRendering) -> SampleRequest:
+        """Return a request by the ids of its messages where a message begins the answer; else as it is.
+
+        Engines' chats differ in whether they continue a message, and in what of it they answer.
+        """
+        rendering, messages = request.rendered_with, request.messages or ()
+        if rendering.opening is None:
+            return request
+        if self.engine.keeps_ids or is_multimodal(messages):
+            why = "keeps ids itself" if self.engine.keeps_ids else "takes these images by messages"
+            text = f"{self.engine.name} {why}, and no answer can be begun there: let the model begin it"
+            raise UnsupportedError(f"{text}. Nothing was sampled")
+        render = self.render(rendering, known)
+        return request.after(await render(messages, add_generation_prompt=True))
 
     async def sample_after(
         self, prompt: P, messages: Sequence[Message], request: SampleRequest

@@ -57,7 +57,8 @@ class ParsedRequest:
         logprobs: Whether the answer has log-probabilities.
         return_token_ids: Whether the answer has token ids.
         tokens_as_ids: Whether log-probabilities name ids in place of texts.
-        continue_final_message: Whether the last message is to be continued, not answered.
+        continue_final_message: The field by which the client says that the last message is to be continued,
+            such as `messages[3].prefix`; None where it is to be answered. The answer has what is new alone.
         previous_response_id: The response whose conversation goes on. Its messages and its answer come before
             these messages, but after this request's instructions, which hold for this request alone.
         instructed: Whether the first message is the request's instructions.
@@ -79,7 +80,7 @@ class ParsedRequest:
     logprobs: bool = False
     return_token_ids: bool = False
     tokens_as_ids: bool = False
-    continue_final_message: bool = False
+    continue_final_message: str | None = None
     previous_response_id: str | None = None
     instructed: bool = False
     compacting: bool = False

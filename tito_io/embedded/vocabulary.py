@@ -26,7 +26,9 @@ from .rng import Rng
 
 MODEL = "tito-embedded-sampler"
 """The served model name, which says what this is: a sampler of words, not a language model."""
-MAX_MODEL_LEN = 32_768
+MAX_MODEL_LEN = 1_048_576
+"""The most ids of a prompt and its reply: agents begin with a hundred thousand characters of system text and
+tools, which take several times as many ids here as in a large vocabulary. Nothing is allocated for it."""
 HERE = Path(__file__).parent
 TEMPLATE = (HERE / "chat_template.jinja").read_text(encoding="utf-8")
 WORDS: Mapping[str, list[str]] = json.loads((HERE / "words.json").read_text(encoding="utf-8"))

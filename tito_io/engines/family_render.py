@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
+import attrs
 
 from tito_core import InputError, Message
 
@@ -50,7 +51,8 @@ def family_as(family: F, engine: object) -> F:
 
 def template_of(family: Family | TokenizerFamily, rendering: Rendering) -> Bound | TokenizerBound:
     """Return a family's template with the tools and arguments of a `rendering`: a `TokenizeFn`."""
-    return family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+    bound = family.tokenize_fn(tools=rendering.tools or None, **rendering.template_args)
+    return bound if rendering.opening is None else attrs.evolve(bound, opening=rendering.opening)
 
 
 def template_words(engine: object, rendering: Rendering) -> tuple[str, ...]:

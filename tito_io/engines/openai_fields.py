@@ -45,8 +45,13 @@ def tokenize_body(
     model: str, messages: Sequence[Message], rendering: Rendering, reasoning: str, *, generation_prompt: bool
 ) -> dict[str, Any]:
     """Return the body that requests the ids of messages; `reasoning` as in `wire_messages`."""
-    body = {"model": model, "messages": wire_messages(messages, reasoning), **rendering_keys(rendering)}
-    return {**body, "add_generation_prompt": generation_prompt}
+    opening = rendering.opening if generation_prompt else None
+    begun = [] if opening is None else [opening]
+    # Servers refuse a generation prompt behind a message that is left open.
+    ending = {"add_generation_prompt": generation_prompt and not begun}
+    continued = {"continue_final_message": True} if begun else {}
+    written = wire_messages([*messages, *begun], reasoning)
+    return {"model": model, "messages": written, **rendering_keys(rendering), **ending, **continued}
 
 
 def check_sampling(

@@ -80,14 +80,19 @@ class Rendering:
     Attributes:
         tools: Tool definitions in OpenAI's form.
         template_args: Keyword arguments of the chat template, such as `enable_thinking`.
+        opening: A message of the assistant that begins the answer: it stands, left open at the end of its
+            text, where else the generation prompt does. None: the model begins its answer itself.
     """
 
     tools: tuple[Mapping[str, Any], ...] = ()
     template_args: Mapping[str, Any] = attrs.field(factory=dict)
+    opening: Message | None = None
 
     @cached_property
     def key(self) -> str:
         """The key of the rendering: equal keys mean equal tools and template arguments.
+
+        The `opening` is a message of the turn, and no part of it.
 
         A key spells out all tools, so equal ones are one string.
         """
@@ -357,7 +362,11 @@ class Engine:
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
     ) -> Sequence[int]:
-        """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them."""
+        """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them.
+
+        With `add_generation_prompt`, `Rendering.opening` stands in the generation prompt's place, or an engine
+        that cannot render it raises `UnsupportedError`.
+        """
         raise NotImplementedError
 
     async def sample(self, request: SampleRequest) -> Reply:

@@ -41,11 +41,14 @@ class Bound:
         family: The family whose tokenizer encodes the text.
         template: The chat template.
         variables: What the template sees beside messages: special tokens, tools, documents and arguments.
+        opening: The beginning of an answer, which stands open where else a generation prompt does; None for
+            none.
     """
 
     family: Family
     template: ChatTemplate
     variables: Mapping[str, Any] = field(repr=False)
+    opening: Mapping[str, Any] | None = None
     _marker_ids: dict[str, list[int]] = field(factory=dict, init=False, repr=False)
 
     def __call__(self, messages: Messages, *, add_generation_prompt: bool, **ending: Any) -> list[int]:
@@ -85,6 +88,8 @@ class Bound:
         continue_final_message: bool | str = False,
     ) -> str:
         """Return the text of `messages`; see `Family.text`."""
+        if add_generation_prompt and self.opening is not None:
+            messages, add_generation_prompt, continue_final_message = [*messages, self.opening], False, True
         if continue_final_message and add_generation_prompt:
             raise InputError(
                 "continue_final_message: the last message stays open, so no generation prompt can follow it"

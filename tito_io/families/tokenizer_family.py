@@ -53,15 +53,19 @@ class TokenizerBound:
         args: Tools, documents and template arguments.
         rules: What happens to messages before the template sees them.
         clock: Returns the time that the template's `strftime_now` prints.
+        opening: The beginning of an answer, which stands open where else a generation prompt does; None for
+            none.
     """
 
     tokenizer: ChatTokenizer
     args: RenderArgs
     rules: MessageRules = UNCHANGED
     clock: Callable[[], datetime] = field(default=datetime.now, repr=False)
+    opening: Mapping[str, Any] | None = None
 
     def __call__(self, messages: Messages, **ending: Any) -> list[int]:
         """Return the ids of `messages`; raises `TemplateRefused` where the template rejects them."""
+        messages, ending = self._begun(messages, ending)
         return self.tokenizer.ids(self._prepared(messages, **ending), self._given(), **ending)
 
     def rendered(
@@ -79,8 +83,14 @@ class TokenizerBound:
 
     def text(self, messages: Messages, *, add_generation_prompt: bool = False, **ending: Any) -> str:
         """Return the text of `messages`."""
-        ending["add_generation_prompt"] = add_generation_prompt
+        messages, ending = self._begun(messages, {**ending, "add_generation_prompt": add_generation_prompt})
         return self.tokenizer.text(self._prepared(messages, **ending), self._given(), **ending)
+
+    def _begun(self, messages: Messages, ending: dict[str, Any]) -> tuple[Messages, dict[str, Any]]:
+        """Return messages and their ending with the opening in place of a generation prompt."""
+        if self.opening is None or not ending.get("add_generation_prompt"):
+            return messages, ending
+        return [*messages, self.opening], {"add_generation_prompt": False, "continue_final_message": True}
 
     def _prepared(self, messages: Messages, *, add_generation_prompt: bool, **_: Any) -> Messages:
         if self.rules is UNCHANGED:  # the object sees to that itself, as its version does

@@ -241,7 +241,7 @@ def _parsed(dialect: Dialect, body: object) -> ParsedRequest:
     if request.previous_response_id is not None:
         raise InputError("previous_response_id: no response is stored here; send the whole conversation")
     if request.continue_final_message:
-        raise InputError("continue_final_message: a turn cannot be continued here; leave it out")
+        raise InputError(f"{request.continue_final_message}: a turn cannot be continued here; leave it out")
     if request.sampling.get("n", 1) != 1:
         raise InputError(f"n is {request.sampling['n']!r:.60}: one turn is sampled a call; leave it out")
     return request

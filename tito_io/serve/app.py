@@ -42,6 +42,7 @@ from .refusals import (
     not_found,
     too_many_connections,
 )
+from .resume import Continuation
 from .session import SessionHead
 from .sglang_fields import DEFAULTS, session_defaults, unread_fields
 from .turn_handler import JSON, TurnResponse
@@ -397,9 +398,10 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
     gateway.ignored.count(dialect.name, parsed.ignored)
     prompt = gateway.turns.noise.clean(parsed.messages, parsed.tools)
     args = parse_sampling(parsed.sampling).template_args
-    ids = await gateway.turns.rendered(
-        prompt.messages, Rendering(tools=tuple(prompt.tools), template_args=args)
-    )
+    messages, field = prompt.messages, parsed.continue_final_message
+    opening = None if field is None else Continuation(field, messages[-1]).opening
+    rendering = Rendering(tools=tuple(prompt.tools), template_args=args, opening=opening)
+    ids = await gateway.turns.rendered(messages if opening is None else messages[:-1], rendering)
     return _json(dialect.count_body(len(ids)))
 
 

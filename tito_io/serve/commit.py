@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import Ids, InputError, Ledger, Messages, Step
+from tito_core import Ids, InputError, Ledger, Message, Messages, Step
 from tito_core.data import from_data, to_data
 from tito_core.ledger import Origin
 from tito_core.media.ranges import NO_MEDIA, Media, MediaRange
@@ -30,7 +30,8 @@ class TurnOrigin:
     Attributes:
         dialect: The API of the request.
         route: `TITO` where the prompt was sent as ids, `MITO` where as messages, `KEPT` where an engine with
-            sessions of its own kept the ids, `RENDERED` where a prompt with images was rendered here.
+            sessions of its own kept the ids, `RENDERED` where a prompt with images, or with the beginning of
+            its answer, was rendered before it was sent.
         requested: When the request came, in seconds since 1970.
         refusal: Why the prompt was sent as messages although the session had a step.
         forgiven: Differences between the prompt and the stored history that were ignored.
@@ -39,6 +40,8 @@ class TurnOrigin:
         stop_reason: The stop token or stop string, where the engine reports it.
         engine_request: The id under which the turn was requested of the engine; None where it had none.
         worker: Which worker sampled it, as a router names it; None where none does.
+        continued: The message that the turn continues, which its own message begins with; None where it
+            begins by itself.
         instructed: Whether the first message is a response's own instructions; the next turn drops them.
         retry_key: A digest of the request's idempotency key; None where it had none.
         request: The request's body without messages and tools.
@@ -54,6 +57,7 @@ class TurnOrigin:
     stop_reason: int | str | None = None
     engine_request: str | None = None
     worker: str | None = None
+    continued: Message | None = None
     instructed: bool = False
     retry_key: str | None = None
     request: Mapping[str, Any] = attrs.field(factory=dict)

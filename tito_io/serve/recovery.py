@@ -14,18 +14,20 @@ what its library gave up (seen in qwen-code), and Claude Code and Codex repeat r
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import attrs
 from starlette.datastructures import Headers
 
-from tito_core import Ids, Message, Step
+from tito_core import Forgiveness, Message
+from tito_core.match import PromptMatcher
 from tito_io.engines.protocol import Reply
 
 from .commit import Commit
-from .prompt import AnsweredPrompt, SessionPrompt
+from .prompt import AnsweredPrompt
 from .records import stored_reply
-from .resume import last_steps, new_part, without_stop
+from .resume import new_part
 from .session import Session
 from .store import StoreError
 from .turns import AskedTurn, TurnTaker, UnreceivedTurn, own_fields
@@ -59,54 +61,32 @@ async def recover(turns: TurnTaker, session: Session, asked: AskedTurn) -> Unrec
         raise StoreError(
             "a write to this session failed, so that its turns are unknown: send the request again"
         )
-    prompt, key = asked.prompt, asked.rendering.key
-    if asked.request.continue_final_message:
-        # All of them: another turn with the same words may have come since the request was first made.
-        lasts = last_steps(session.trajectory, prompt.messages, key, turns.sampler.policy.forgive)
-        histories = [_History.continuing(prompt, step) for step in lasts]
-    else:
-        matched = turns.matched(session, asked)
-        histories = [_History(prompt, list(matched.messages), forgiven=matched.forgiven)]
-    known = (key, asked.stamp.dialect, own_fields(asked.request.body))
-    for commit in candidates:
-        origin, step = commit.origin, commit.step
-        same = (step.key, origin.dialect, origin.request) == known
-        found = next((one for one in histories if same and one.is_of(step)), None)
-        if found is not None:
-            return await _handed_out(session, commit, asked.args.sampling.n, found)
-    return None
+    matched = turns.matched(session, asked)
+    repeated = partial(_is_answer, asked, matched.messages, turns.sampler.policy.forgive)
+    found = next(filter(repeated, candidates), None)
+    if found is None:
+        return None
+    # Of a continued message, the next prompt is read from its beginning: it lacks the answer.
+    answered = AnsweredPrompt(asked.prompt, found.response, matched.forgiven)
+    return await _handed_out(
+        session, found, asked.args.sampling.n, answered if asked.continued is None else None
+    )
 
 
-@attrs.frozen
-class _History:
-    """What a request asks to be continued.
-
-    Attributes:
-        prompt: The request's conversation.
-        messages: The prompt's messages as its turn has them.
-        ids: The ids that are continued, where the last message is.
-        before: The last message as the session has it, where it is continued.
-        forgiven: Differences that were ignored.
-    """
-
-    prompt: SessionPrompt
-    messages: list[Message]
-    ids: Ids | None = None
-    before: Message | None = None
-    forgiven: tuple[str, ...] = ()
-
-    @classmethod
-    def continuing(cls, prompt: SessionPrompt, step: Step) -> _History:
-        """Return what is asked of a prompt whose last message is a step's."""
-        return cls(prompt, list(step.prompt), without_stop(step).ids, before=step.completion[0])
-
-    def is_of(self, step: Step) -> bool:
-        """Return whether a step is a turn that was asked for with these words."""
-        return list(step.prompt) == self.messages and self.ids in (None, step.prompt_ids)
-
-    def answered(self, commit: Commit) -> AnsweredPrompt | None:
-        """Return the prompt with its answer, as the session keeps it."""
-        return AnsweredPrompt(self.prompt, commit.response, self.forgiven) if self.ids is None else None
+def _is_answer(
+    asked: AskedTurn, messages: Sequence[Message], forgive: frozenset[Forgiveness], commit: Commit
+) -> bool:
+    """Return whether a turn was asked for with these words; `messages` are the prompt's as turns have it."""
+    origin, step = commit.origin, commit.step
+    known = (asked.rendering.key, asked.stamp.dialect, own_fields(asked.request.body))
+    if (step.key, origin.dialect, origin.request) != known or step.prompt.length != len(messages):
+        return False
+    if asked.continued is None or origin.continued is None:
+        begun = asked.continued is not None or origin.continued is not None
+        return not begun and list(step.prompt) == list(messages)
+    # What such a turn has of the messages is what the turn had that it continues.
+    history = PromptMatcher(messages, forgive, frozenset()).fits(step.prompt)
+    return history is not None and asked.continued.is_message(origin.continued, forgive)
 
 
 def _candidates(session: Session, retry_key: str | None) -> Iterator[Commit]:
@@ -117,15 +97,16 @@ def _candidates(session: Session, retry_key: str | None) -> Iterator[Commit]:
             yield commit
 
 
-async def _handed_out(session: Session, commit: Commit, count: int, past: _History) -> UnreceivedTurn | None:
+async def _handed_out(
+    session: Session, commit: Commit, count: int, answered: AnsweredPrompt | None
+) -> UnreceivedTurn | None:
     """Return the turns of a response; undo them where the gateway ended before it had stored all of them."""
     commits = tuple(one for one in session.commits.values() if one.response == commit.response)
     if len(commits) != count:
         await session.take_back(commits)
         return None
     session.unreceived -= _reserved(commits)
-    reply, answered = _reply(commits, past.before), past.answered(commit)
-    return UnreceivedTurn(reply=reply, commits=commits, prompt=answered, stored=True)
+    return UnreceivedTurn(reply=_reply(commits), commits=commits, prompt=answered, stored=True)
 
 
 def put_back(session: Session, turn: UnreceivedTurn) -> None:
@@ -138,9 +119,9 @@ def _reserved(commits: tuple[Commit, ...]) -> set[str]:
     return {one.name for one in commits if one.origin.retry_key is None}
 
 
-def _reply(commits: tuple[Commit, ...], before: Message | None) -> Reply:
-    """Return the engine's reply; of a turn that continued the message `before`, what is new in it."""
-    first, *others = (_continuation(stored_reply(one), before) for one in commits)
+def _reply(commits: tuple[Commit, ...]) -> Reply:
+    """Return the engine's reply; of turns that continued a message, what is new in them."""
+    first, *others = (_continuation(stored_reply(one), one.origin.continued) for one in commits)
     sampled = sum(len(one.step.completion_ids) for one in commits)
     usage = attrs.evolve(first.usage, completion_tokens=sampled)
     return attrs.evolve(first, usage=usage, siblings=tuple(others))

@@ -1,28 +1,30 @@
-"""Continue a turn where it ended (`continue_final_message`): from its own ids, without its stop token.
+"""Go on with the message at the end of a request: after its ids if they were sampled here, or its text.
 
-The last message of the request must be a turn that was sampled in this session; nothing is rendered. What is
-sampled now is a turn of its own. Its prompt ends with the earlier turn's ids, and its message is the earlier
-text and the new text together.
+A turn of this session goes on after its very ids, without its stop token, and nothing is rendered. Any other
+text is rendered with the conversation and left open; its ids are prompt, and do not train. What is sampled is
+a turn of its own, whose message is the earlier text and the new text together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tito_core import Forgiveness, Ids, Message, Origin, Refusal, Step, Trajectory
+import attrs
+
+from tito_core import Forgiveness, Ids, Ledger, Message, Origin, Refusal, Step, TemplateRefused
 from tito_core.locate import matches
 from tito_core.media.first_prompt import FirstPrompt
 from tito_core.normalization.compare import same
+from tito_io.client.certificates import Certificates
 from tito_io.client.token_client import CompletedTurn
 from tito_io.client.turn import ClientTurn, Route, completion_of
 from tito_io.client.turn_sampler import TurnSampler
-from tito_io.engines.protocol import Reply, SampleRequest
+from tito_io.engines.protocol import SampleRequest, UnsupportedError
 
 from .refusals import RequestRefused
 from .session import Session
 
-OPTION = "continue_final_message"
 REASONING = ("reasoning", "reasoning_content")
 """The names that engines have for reasoning."""
 NOTHING_ADDED: Mapping[str, Any] = {
@@ -35,53 +37,125 @@ NOTHING_ADDED: Mapping[str, Any] = {
 """What stands between a turn and what it goes on with."""
 
 
-async def continue_turn(sampler: TurnSampler, session: Session, asked: SampleRequest) -> CompletedTurn:
-    """Sample what follows the last message; raises `RequestRefused` where that is no turn of the session.
+@attrs.frozen
+class Continuation:
+    """A message at the end of a request that the model goes on with.
+
+    Attributes:
+        field: The field by which the client says so; errors name it.
+        message: The message. It is not in the prompt of the turn.
+    """
+
+    field: str
+    message: Message
+
+    @classmethod
+    def of(cls, field: str, message: Message) -> Continuation:
+        """Return a message to go on with; raises `RequestRefused` for one that is none."""
+        asked = cls(field, message)
+        if message.get("role") != "assistant":
+            raise asked.refused("the last message is not the assistant's")
+        if message.get("tool_calls"):
+            raise asked.refused("the last message calls tools", "send their results")
+        return asked
+
+    def refused(self, why: str, instead: str = "leave it out") -> RequestRefused:
+        """Return the error that names the client's field."""
+        return RequestRefused(400, "InputError", f"{self.field}: {why}; {instead}", parameter=self.field)
+
+    @property
+    def opening(self) -> Message | None:
+        """The message with its text as a string; None where it has none, or several."""
+        content = None if self.message.get("tool_calls") else self.message.get("content")
+        if isinstance(content, list) and len(content) == 1:
+            content = content[0].get("text")
+        return {**self.message, "content": content} if isinstance(content, str) and content else None
+
+    def is_message(self, other: Message, forgive: frozenset[Forgiveness]) -> bool:
+        """Return whether a message is this one, white space included: the model goes on there."""
+        return same(other, self.message, forgive - {Forgiveness.OUTER_WHITESPACE}) is not None
+
+
+@attrs.frozen
+class ContinuedTurn:
+    """A turn that goes on with a message.
+
+    Attributes:
+        sampled: The turn, and those after the same prompt.
+        before: The message that it goes on with, as the session has it.
+    """
+
+    sampled: CompletedTurn
+    before: Message
+
+    @classmethod
+    def of(cls, turn: ClientTurn, steps: Sequence[Step], before: Message) -> ContinuedTurn:
+        """Return a turn whose messages begin with the one before."""
+        joined = [attrs.evolve(one, completion=[_joined(before, one.completion[0])]) for one in steps]
+        return cls(CompletedTurn(attrs.evolve(turn, step=joined[0]), tuple(joined)), before)
+
+
+async def continue_turn(
+    sampler: TurnSampler,
+    session: Session,
+    request: SampleRequest,
+    asked: Continuation,
+    certificates: Certificates,
+) -> ContinuedTurn:
+    """Sample what follows a message; raises `RequestRefused` where nothing can.
 
     Args:
         sampler: How turns are sampled.
         session: The session; it is read, not changed.
-        asked: The conversation, whose last message is continued, and how to sample.
+        request: The conversation before the message, and how to sample.
+        asked: The message.
+        certificates: What is known of each rendering.
     """
-    step = last_step(session.trajectory, asked, sampler.policy.forgive)
-    # Their ids spell the stop string, their messages lack it.
-    stopped = (one.step for one in session.commits.values() if isinstance(one.origin.stop_reason, str))
-    if any(step.ids == one.ids for one in stopped):
-        raise _refused("the last message ended at a stop string, which its ids hold and its text does not")
-    if asked.sampling.constraint is not None:
-        raise _refused("a turn that is continued cannot be constrained")
+    if request.sampling.constraint is not None:
+        raise asked.refused("a turn that is continued cannot be constrained")
+    steps = session.trajectory  # those that there were when the request came
+    step = sampled_step(session, request, asked, sampler.policy.forgive)
+    after = None if step is None else await _after_ids(sampler, step, request)
+    if after is not None:
+        return after
+    opening = asked.opening
+    if opening is None:
+        raise asked.refused("the last message was not sampled in this session, and is not one text")
+    begun = attrs.evolve(request, rendering=attrs.evolve(request.rendered_with, opening=opening))
+    known = await certificates.of(begun.rendered_with)
+    try:
+        turn = await sampler.turn_after(steps, begun, known)
+    except (TemplateRefused, UnsupportedError) as error:
+        raise asked.refused(str(error)) from error
+    return ContinuedTurn.of(turn, [_opened(one.step) for one in turn.group], opening)
+
+
+def sampled_step(
+    session: Session, request: SampleRequest, asked: Continuation, forgive: frozenset[Forgiveness]
+) -> Step | None:
+    """Return the step that sampled the message after this conversation; None where none can go on.
+
+    A turn that ended at a stop string cannot: its ids spell the string, and its message lacks it.
+    """
+    whole, key = [*(request.messages or ()), asked.message], request.rendered_with.key
+    found = (match.step for match in matches(session.trajectory, whole, forgive, frozenset(), len(whole)))
+    ending = (one for one in found if one.key == key and one.messages.length == len(whole))
+    step = next((one for one in ending if asked.is_message(one.completion[0], forgive)), None)
+    stopped = (one.step.ids for one in session.commits.values() if isinstance(one.origin.stop_reason, str))
+    return None if step is None or any(step.ids == ids for ids in stopped) else step
+
+
+async def _after_ids(sampler: TurnSampler, step: Step, request: SampleRequest) -> ContinuedTurn | None:
+    """Sample what follows a step's ids; None, and nothing was sampled, where its images went by messages."""
     if len(step.media) != step.messages.media:
-        raise _refused("the last message follows images that went by messages")
-    sampled = await sampler.sample_after(without_stop(step), step.messages, asked)
+        return None
+    sampled = await sampler.sample_after(without_stop(step), step.messages, request)
     if isinstance(sampled, Refusal):
-        raise _refused(sampled.detail)
+        return None
     prompt, reply = sampled
-    steps = tuple(_step(step, prompt, one) for one in (reply, *reply.siblings))
-    return CompletedTurn(ClientTurn(Route.TITO, steps[0], reply, None, None), steps)
-
-
-def last_step(steps: Trajectory, asked: SampleRequest, forgive: frozenset[Forgiveness]) -> Step:
-    """Return the step that ends with the prompt's last message, white space included: it goes on there."""
-    for step in last_steps(steps, asked.messages or (), asked.rendered_with.key, forgive):
-        if not step.completion[0].get("tool_calls"):
-            return step
-        raise _refused("the last message calls tools", "send their results")
-    raise _refused("the last message is not, word for word, a turn that was sampled in this session")
-
-
-def last_steps(
-    steps: Trajectory, prompt: Sequence[Message], key: str, forgive: frozenset[Forgiveness]
-) -> Iterator[Step]:
-    """Yield all steps that end with the prompt's last message, the preferred one first."""
-    exact = forgive - {Forgiveness.OUTER_WHITESPACE}
-    for match in matches(steps, prompt, forgive, frozenset(), len(prompt)):
-        last = match.step.messages.length == len(prompt) and match.step.key == key
-        if last and same(match.step.completion[0], prompt[-1], exact) is not None:
-            yield match.step
-
-
-def _refused(why: str, instead: str = "leave it out") -> RequestRefused:
-    return RequestRefused(400, "InputError", f"{OPTION}: {why}; {instead}", parameter=OPTION)
+    steps = [prompt.then(**completion_of(one), key=step.key) for one in (reply, *reply.siblings)]
+    turn = ClientTurn(Route.TITO, steps[0], reply, None, None)
+    return ContinuedTurn.of(turn, steps, step.completion[0])
 
 
 def without_stop(step: Step) -> FirstPrompt:
@@ -94,10 +168,14 @@ def without_stop(step: Step) -> FirstPrompt:
     return FirstPrompt(messages=step.prompt, ids=ids, ledger=ledger, media=step.media, **NOTHING_ADDED)
 
 
-def _step(before: Step, prompt: FirstPrompt, reply: Reply) -> Step:
-    completion = completion_of(reply)
-    completion["completion"] = [_joined(before.completion[0], *completion["completion"])]
-    return prompt.then(**completion, key=before.key)
+def _opened(step: Step) -> Step:
+    """Return a step in whose ledger the beginning of the answer is rendered from a message, as it was."""
+    ledger = step.prompt_ledger
+    *runs, (origin, count) = ledger.own
+    if origin is not Origin.GENERATION_PROMPT:
+        return step
+    before = Ledger() if ledger.parent is None else ledger.parent
+    return attrs.evolve(step, prompt_ledger=before.then(*runs, (Origin.PROMPT, count)))
 
 
 def _joined(before: Message, after: Message) -> Message:

@@ -73,6 +73,9 @@ class SpecialTokenGuard:
 
     def tokenize_fn(self, rendering: Rendering) -> InThread:
         """Return what renders messages with tools and template arguments."""
+        if rendering.opening is not None:
+            bound = self.tokenize_fn(attrs.evolve(rendering, opening=None)).bound
+            return InThread(attrs.evolve(bound, opening=rendering.opening))
         known = self._templates.get(rendering.key)
         if known is None:
             while len(self._templates) >= KEPT:

@@ -35,7 +35,7 @@ from .metrics import Metrics
 from .places import Places
 from .prompt import AnsweredPrompt, MatchedPrompt, PromptMatcher, SessionPrompt, read_prompt
 from .refusals import GatewayLimits, RequestRefused, limit_reached
-from .resume import continue_turn
+from .resume import Continuation, continue_turn
 from .session import Session
 from .special_tokens import SpecialTokenGuard
 from .text_check import TextCheck
@@ -83,6 +83,8 @@ class AskedTurn:
         prompt: Its conversation.
         args: How to sample.
         rendering: Its tools, and the arguments of the chat template.
+        continued: The message at its end that the turn goes on with, which is not in `prompt`; None where the
+            turn begins by itself.
     """
 
     request: ParsedRequest
@@ -91,6 +93,7 @@ class AskedTurn:
     prompt: SessionPrompt
     args: SamplingArgs
     rendering: Rendering
+    continued: Continuation | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -166,10 +169,16 @@ class TurnTaker:
         Raises `InputError` where it cannot be sampled so.
         """
         media = await self._media(session, request)
-        prompt = self._prompt(session, request, media.messages)
+        field, messages = request.continue_final_message, media.messages
+        continued = None if field is None else Continuation.of(field, self._cleaned(messages[-1]))
+        prompt = self._prompt(session, request, messages if field is None else messages[:-1])
         args = parse_sampling(request.sampling).among(prompt.tools)
         rendering = self.rendering(prompt.tools, args.template_args)
-        return AskedTurn(request, stamp, media, prompt, args, rendering)
+        return AskedTurn(request, stamp, media, prompt, args, rendering, continued)
+
+    def _cleaned(self, message: Message) -> Message:
+        """Return a message without client noise; one of which nothing is left stays."""
+        return next(iter(self.noise.clean([message], ()).messages), message)
 
     async def _media(self, session: Session, request: ParsedRequest) -> NamedMedia:
         """Return the messages of a request with their images by digest, and the images' bytes.
@@ -222,19 +231,19 @@ class TurnTaker:
         sampler = attrs.evolve(self.sampler, engine=engine, known_media=known_media)
         # A session's id is a key to it: routers, and their logs, get a digest.
         sampling = attrs.evolve(asked.args.sampling, conversation=digest_name(session.name))
-        whole = partial(SampleRequest, rendering=asked.rendering, sampling=sampling, watch=watch)
-        if asked.request.continue_final_message:
-            sampled = await continue_turn(sampler, session, whole(messages=prompt.messages))
-            forgiven, answered = tuple[str, ...](), None
+        matched, before, answered = self.matched(session, asked), None, None
+        request = SampleRequest(
+            messages=matched.messages, rendering=asked.rendering, sampling=sampling, watch=watch
+        )
+        if asked.continued is not None:
+            found = await continue_turn(sampler, session, request, asked.continued, self.certificates)
+            sampled, before = found.sampled, found.before
         else:
-            matched = self.matched(session, asked)
             known = await self.certificates.of(asked.rendering)
-            turn = await sampler.turn_after(steps, whole(messages=matched.messages), known)
-            sampled = CompletedTurn.of(turn)
-            forgiven = matched.forgiven
-            answered = AnsweredPrompt(prompt, stamp.response, forgiven)
+            sampled = CompletedTurn.of(await sampler.turn_after(steps, request, known))
+            answered = AnsweredPrompt(prompt, stamp.response, matched.forgiven)
         self._check_text(session, sampled.turn.reply, sampling.stop)
-        origin = _origin(sampled.turn, asked, (*forgiven, *sorted(prompt.removed)))
+        origin = _origin(sampled.turn, asked, (*matched.forgiven, *sorted(prompt.removed)), before)
         self.metrics.count_turn(origin, sampled.turn, time.perf_counter() - stamp.begun)
         self.metrics.count_constrained(sampling.constraint)
         commits = tuple(_commits(sampled, origin, stamp.response))
@@ -300,7 +309,9 @@ def _after_last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[len(roles) - roles.index("assistant") :] if "assistant" in roles else messages
 
 
-def _origin(turn: ClientTurn, asked: AskedTurn, forgiven: tuple[str, ...]) -> TurnOrigin:
+def _origin(
+    turn: ClientTurn, asked: AskedTurn, forgiven: tuple[str, ...], before: Message | None
+) -> TurnOrigin:
     expected, stamp = 0, asked.stamp
     if turn.route is Route.TITO:  # a continued turn has all of its prompt's ids from the turn before
         expected = len(turn.reply.prompt_ids if turn.stitched is None else turn.stitched.step.ids)
@@ -315,6 +326,7 @@ def _origin(turn: ClientTurn, asked: AskedTurn, forgiven: tuple[str, ...]) -> Tu
         stop_reason=turn.reply.stop_reason,
         engine_request=turn.reply.request_id,
         worker=turn.reply.worker,
+        continued=before,
         instructed=asked.request.instructed,
         retry_key=stamp.retry_key,
         request=own_fields(asked.request.body),

@@ -125,7 +125,9 @@ class Scripted(Engine):
     ) -> list[int]:
         """Return the ids of a prompt."""
         tools = [3, len(rendering.tools)] if rendering.tools else []
-        return [*tools, *toy(messages, add_generation_prompt=add_generation_prompt)]
+        opening = [] if rendering.opening is None else _letters(rendering.opening)
+        ids = toy(messages, add_generation_prompt=add_generation_prompt)
+        return [*tools, *ids, *(opening * add_generation_prompt)]
 
     async def sample(self, request: SampleRequest) -> Reply:
         sampling, ids = request.sampling, request.ids

@@ -7,7 +7,8 @@ tool calls are one assistant message; tool results are messages of their own, be
 - `thinking` becomes the template arguments `enable_thinking` and `thinking_budget`, `output_config.effort`
   becomes `reasoning_effort`. A chat template may or may not read them. `adaptive` leaves all of it to the
   template.
-- A last message of the assistant is an answer to continue: `ParsedRequest.continue_final_message`.
+- A last message of the assistant is an answer to continue: `ParsedRequest.continue_final_message`. Its text
+  may not end in white space.
 - `cache_control` is accepted without effect. A block of the system text that holds a client's billing header
   is left out of the prompt: it changes with every request.
 - Arguments that are not a JSON object come under `message_parts.RAW`.

@@ -9,7 +9,7 @@ from typing import Any
 from tito_core import Message
 from tito_core.message import copied
 from tito_io.dialects.constraints import chat_constraint
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
+from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, Ignored, RequestFields, drop_tool
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 from tito_io.fields import json_kind
 
@@ -22,6 +22,7 @@ TRANSLATED = (
 )
 LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "audio": ((), "ask for text"),
+    "echo": ((False,), "leave it out: an answer has what is new alone"),
     "functions": (([],), "use tools: the old form of function calls is not read"),
     "function_call": (("none",), "use tool_choice: the old form of function calls is not read"),
     "modalities": ((["text"],), "ask for text"),
@@ -31,6 +32,9 @@ LIMITED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 OTHER_TEXTS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The field with the text in parts of other types, which engines take for texts and templates leave out."""
 SYSTEM = "a message with the role system"
+CONTINUES = "continue_final_message"
+OPENS = ("partial", "prefix")
+"""Fields of a last message that begins the answer."""
 NAMES = ApiNames(
     SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED),
     {
@@ -54,7 +58,7 @@ def parse_request(
     _check(fields)
     declared = tuple(_tools(fields))
     tools = () if fields.values.get("tool_choice") == "none" else declared
-    messages = _messages(fields, known)
+    messages, continued = _messages(fields, known), _continued(fields)
     own = {name: fields.values[name] for name in SAMPLING & fields.values.keys()}
     sampling = fields.sampling(reasoning_switches(fields), **own)
     return ParsedRequest(
@@ -67,7 +71,7 @@ def parse_request(
         logprobs=fields.flag("logprobs"),
         return_token_ids=fields.flag("return_token_ids"),
         tokens_as_ids=fields.flag("return_tokens_as_token_ids"),
-        continue_final_message=fields.flag("continue_final_message"),
+        continue_final_message=continued,
         metadata=fields.nested("metadata").values,
         ignored=fields.ignored.listed(),
         body=given,
@@ -85,9 +89,23 @@ def _check(fields: RequestFields) -> None:
     options = fields.nested("stream_options")
     options.check_names(("include_usage", "include_obfuscation", "continuous_usage_stats"))
     options.expect_value("continuous_usage_stats", (False,), "token counts come at the end")
-    opened = not fields.flag("continue_final_message")
-    instead = "leave it out: a turn is opened exactly where continue_final_message is false"
-    fields.check_value("add_generation_prompt", (opened,), instead)
+
+
+def _continued(fields: RequestFields) -> str | None:
+    """Return the field by which the client says that the last message is continued, None where none says so.
+
+    It is vLLM's and SGLang's own, or stands in the message: `prefix` in DeepSeek's API
+    (https://api-docs.deepseek.com/guides/chat_prefix_completion), `partial` in Kimi's
+    (https://platform.moonshot.ai/docs/guide/use-partial-mode-feature-of-kimi-api). Each of them answers with
+    what is new alone.
+    """
+    given = fields.values["messages"]
+    last = RequestFields(given[-1], f"messages[{len(given) - 1}]")
+    names = OPENS if given[-1]["role"] == "assistant" else ()
+    flagged = [CONTINUES] if fields.flag(CONTINUES) else [last.at(name) for name in names if last.flag(name)]
+    instead = "leave it out: a turn is opened exactly where no message is continued"
+    fields.check_value("add_generation_prompt", (not flagged,), instead)
+    return next(iter(flagged), None)
 
 
 def _messages(fields: RequestFields, known: Sequence[Message]) -> tuple[Message, ...]:
@@ -96,14 +114,16 @@ def _messages(fields: RequestFields, known: Sequence[Message]) -> tuple[Message,
     if not given:
         raise UntranslatableError("messages", "is empty", "send at least one message")
     read = len(known) if given[: len(known)] == list(known) else 0
-    return (*known[:read], *_new_messages(given[read:], read))
+    return (*known[:read], *_new_messages(given[read:], read, fields.ignored))
 
 
-def _new_messages(given: list[Any], read: int) -> tuple[Message, ...]:
+def _new_messages(given: list[Any], read: int, ignored: Ignored) -> tuple[Message, ...]:
     """Return messages; `read` others stand before them in the request."""
     for place, message in enumerate(given, read):
         _check_message(message, f"messages[{place}]")
-    plain = [_with_text_parts(_without_custom_calls(message)) for message in given]
+    for place, message in enumerate(given[:-1], read):
+        _note_flags(message, f"messages[{place}]", ignored)
+    plain = [_with_text_parts(_without_custom_calls(_without_flags(message))) for message in given]
     messages = copied(plain, "messages", read)
     for place, message in enumerate(messages, read):
         if message["role"] == "function" or message.get("function_call") is not None:
@@ -126,6 +146,20 @@ def _check_message(message: Any, path: str) -> None:
     for place, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, Mapping):
             RequestFields(part, f"{path}.content[{place}]").required("type", str)
+
+
+def _note_flags(message: Mapping[str, Any], path: str, ignored: Ignored) -> None:
+    """Note that a message before the last one says that it is continued: clients leave that in it."""
+    for name in OPENS if message["role"] == "assistant" else ():
+        if message.get(name):
+            ignored.add(f"{path}.{name}", "is not in the last message", "leave it out")
+
+
+def _without_flags(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message without what says of an assistant's that it is continued: no template knows it."""
+    if message["role"] != "assistant" or not any(name in message for name in OPENS):
+        return message
+    return {name: value for name, value in message.items() if name not in OPENS}
 
 
 def _with_text_parts(message: Any) -> Any:

@@ -98,10 +98,16 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
         tools=tools,
         sampling={**sampling, **google_constraint(calling, tools), **_format(config)},
         logprobs=config.flag("responseLogprobs"),
-        continue_final_message=messages[-1]["role"] == "assistant",
+        continue_final_message=_continued(fields),
         ignored=fields.ignored.listed(),
         body=given,
     )
+
+
+def _continued(fields: GoogleFields) -> str | None:
+    """Return the last content where the model is to continue it: one of the model's own."""
+    contents = fields.nested_list("contents")
+    return contents[-1].path if _is_model(contents[-1]) else None
 
 
 def parse_count(body: object, ignoring: frozenset[str], *, strict: bool = False) -> ParsedRequest:

@@ -99,9 +99,12 @@ class Dynamo(HttpEngine):
 
         Raises:
             TemplateRefused: The chat template rejects them.
-            UnsupportedError: There is neither a `family` nor a `tokenize_fn`.
+            UnsupportedError: There is neither a `family` nor a `tokenize_fn`, or it is the latter, and a message
+                begins the answer.
         """
         speaking = add_generation_prompt
+        if self._tokenize_fn is not None and rendering.opening is not None:
+            raise UnsupportedError("a `tokenize_fn` renders no beginning of an answer: pass `family`")
         if self._tokenize_fn is not None:
             render = partial(self._tokenize_fn, messages, add_generation_prompt=speaking)
             return list(await anyio.to_thread.run_sync(render))
