@@ -364,7 +364,7 @@ class Engine:
     ) -> Sequence[int]:
         """Return the ids of messages; raises `TemplateRefused` where the chat template rejects them.
 
-        With `add_generation_prompt`, `Rendering.opening` stands in the generation prompt's place, or an engine
+        With `add_generation_prompt`, `Rendering.opening` stands in the generation prompt's place; an engine
         that cannot render it raises `UnsupportedError`.
         """
         raise NotImplementedError

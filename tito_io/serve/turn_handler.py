@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from tito_io.dialects import Chat
+from tito_io.dialects import Chat, Responses
 from tito_io.dialects.protocol import (
     AnswerStream,
     Dialect,
@@ -36,6 +36,7 @@ from tito_io.engines.protocol import Delta
 from .auth import HEADER
 from .commit import Commit
 from .gateway import Gateway
+from .item_references import resolved
 from .logs import log_error, log_turn
 from .recovery import put_back, recover, retry_key
 from .refusals import error_body, error_reply
@@ -214,7 +215,8 @@ class TurnResponse:
             body, added = read_chat(body, session.head, later=self.gateway.options.later_wire)
             request = self.dialect.parse(body, session.known_messages)
         else:
-            request = self.dialect.parse(body)
+            kept = isinstance(self.dialect, Responses)
+            request = self.dialect.parse(resolved(session, body) if kept else body)
         turns = self.gateway.turns
         unread = self.gateway.unread(request.body)
         self.gateway.ignored.count(self.dialect.name, (*request.ignored, *unread))

@@ -84,6 +84,22 @@ def _output(request: ParsedRequest, answer: TurnAnswer) -> list[dict[str, Any]]:
     return [*items[:-1], {**items[-1], "status": _status(answer)}]
 
 
+def named_items(answer: TurnAnswer) -> dict[str, dict[str, Any]]:
+    """Return the items that an answer may have had, by their ids: those of a turn, and that of a summary.
+
+    Every call is that of a function, whatever its tool was: as messages they are the same.
+    """
+    request, parts = ParsedRequest(messages=()), AssistantParts.of(answer.choices[0].message)
+    items = [_reasoning_item(request, answer.id, parts.reasoning), _message_item(answer.id, parts.content)]
+    items += [compaction_item(answer)] if parts.content.strip() else []
+    calls = {
+        f"{prefix}_{answer.id}_{place}": _call_item(request, answer.id, place, call)
+        for place, call in enumerate(parts.calls)
+        for prefix in PREFIXES.values()
+    }
+    return {item["id"]: item for item in items} | calls
+
+
 def _message_item(identifier: str, text: str) -> dict[str, Any]:
     head = {"id": f"msg_{identifier}", "type": "message", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

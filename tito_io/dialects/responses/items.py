@@ -61,7 +61,7 @@ def _adder(item: RequestFields, kind: str) -> Callable[[Messages, RequestFields]
         return _add_other_call
     instead = "send messages, reasoning, and calls with their outputs"
     if kind == "item_reference":
-        instead = "send the item itself: single items are not kept"
+        instead = "send the item itself: a session of the gateway alone keeps items"
     raise UntranslatableError(item.at("type"), f"{kind!r:.60} cannot be translated", instead)
 
 
@@ -146,12 +146,25 @@ def _add_other_call(messages: Messages, item: RequestFields) -> None:
 
 
 def _add_output(messages: Messages, item: RequestFields) -> None:
-    item.check_names(("type", "call_id", "name", "output", "id", "status", "caller"))
+    item.check_names(("type", "call_id", "name", "namespace", "output", "id", "status", "caller"))
     own = item.values["type"] in OUTPUTS
     content = _content(item, "output") if own else _other_output(item)
+    if own and "call_id" not in item.values and "name" in item.values:
+        messages.append(_unasked_output(item, content))
+        return
     older = not own and "call_id" not in item.values
     call_id = item.required("id" if older else "call_id", str)
     messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+
+
+def _unasked_output(item: RequestFields, content: Content) -> dict[str, Any]:
+    """Return an output that no call asked for as a user's message: templates take no result without a call.
+
+    Codex 0.171 sends `goal_objective` of the namespace `agent` so, once a model has set a goal.
+    """
+    name = f"{flat_name(item.required('name', str), item.optional('namespace', str))}:"
+    whole = f"{name} {content}" if isinstance(content, str) else [{"type": "text", "text": name}, *content]
+    return {"role": "user", "content": whole}
 
 
 def _other_output(item: RequestFields) -> str:

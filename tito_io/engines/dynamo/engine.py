@@ -99,8 +99,8 @@ class Dynamo(HttpEngine):
 
         Raises:
             TemplateRefused: The chat template rejects them.
-            UnsupportedError: There is neither a `family` nor a `tokenize_fn`, or it is the latter, and a message
-                begins the answer.
+            UnsupportedError: There is neither a `family` nor a `tokenize_fn`; or it is the latter, and a
+                message begins the answer.
         """
         speaking = add_generation_prompt
         if self._tokenize_fn is not None and rendering.opening is not None:
