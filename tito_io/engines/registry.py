@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .http_engine import Connection
 
 
+LONGEST = 4_096
+"""The most ids of a turn of the embedded engine for agents: more than a turn that ends has."""
+
+
 @attrs.frozen(kw_only=True)
 class EngineOptions:
     """The command-line options of an engine.
@@ -30,6 +34,8 @@ class EngineOptions:
         vocab_size: How many ids there are.
         seed: The seed of the embedded engine.
         timeout: Seconds without a byte from the engine after which a request fails; None for no limit.
+        for_agents: Whether the embedded engine's turns say something and end: agent programs give up at an
+            empty turn (Qwen Code) and at one that a limit has cut (Codex).
     """
 
     base_url: str | None = None
@@ -39,6 +45,7 @@ class EngineOptions:
     vocab_size: int | None = None
     seed: int = 0
     timeout: float | None = 600.0
+    for_agents: bool = False
 
     @property
     def connection(self) -> Connection:
@@ -63,15 +70,22 @@ class EngineOptions:
         return self.family
 
 
-def embedded(seed: int = 0) -> Engine:
-    """Return the engine that needs no server: a sampler of random text behind vLLM's API, in this process."""
+def embedded(seed: int = 0, *, for_agents: bool = False) -> Engine:
+    """Return the engine that needs no server: a sampler of random text behind vLLM's API, in this process.
+
+    Args:
+        seed: The sampler's seed.
+        for_agents: Whether all of its turns say something and end.
+    """
     import httpx2  # noqa: PLC0415  # one engine, chosen at run time
 
-    from tito_io.embedded import app  # noqa: PLC0415  # training its tokenizer takes a moment
+    from tito_io.embedded import FaultRates, app  # noqa: PLC0415  # training its tokenizer takes a moment
 
     from .vllm import VLLM  # noqa: PLC0415  # one engine, chosen at run time
 
-    engine = VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed)))
+    rates = FaultRates(endless=0.0, empty=0.0)
+    ending: dict[str, Any] = {"fault_rates": rates, "max_new_tokens": LONGEST} if for_agents else {}
+    engine = VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed, **ending)))
     engine.name = "embedded sampler, not a language model"
     return engine
 
@@ -79,7 +93,7 @@ def embedded(seed: int = 0) -> Engine:
 def _embedded(address: EngineOptions) -> Engine:
     if address.base_url or address.model:
         raise InputError("the embedded engine has no --base-url and no --model: name another with --engine")
-    return embedded(seed=address.seed)
+    return embedded(seed=address.seed, for_agents=address.for_agents)
 
 
 def _miles(address: EngineOptions) -> Engine:

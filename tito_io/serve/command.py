@@ -420,7 +420,8 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     for text in options.unused(family):
         raise InputError(text)
     named = family if options.family or options.loaded else None
-    engine = make_engine(options.engine, EngineOptions(**{**options.alike(EngineOptions), "family": named}))
+    given = {**options.alike(EngineOptions), "family": named, "for_agents": True}
+    engine = make_engine(options.engine, EngineOptions(**given))
     different = {
         "forgive": parse_rules(options.forgive),
         "keys": _keys(options.keys),
