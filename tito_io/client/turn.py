@@ -25,7 +25,7 @@ class Route(Enum):
 
     KEPT = "messages in, tokens out, earlier ids kept by the engine"
     MITO = "messages in, tokens out"
-    RENDERED = "rendered before, tokens in, tokens out"
+    RENDERED = "rendered here, tokens in, tokens out"
     TITO = "tokens in, tokens out"
 
 

@@ -21,6 +21,8 @@ from tests.io.families.family_folder import expected, freeze, load, reference, t
 from tests.io.families.test_family import CHATML, CONVERSATIONS, OPTIONS, TEMPLATES, TOOLS, USER
 from tito_core import InputError, Rendered, TemplateRefused, TokenizeError, TokenizeFn, answer
 from tito_core.questions import ask
+from tito_io.engines.family_render import template_of
+from tito_io.engines.protocol import Rendering
 from tito_io.families import Family, FolderError, TokenizerFamily
 
 REPLY = {"role": "assistant", "content": "hello  \n", "reasoning": "hm"}
@@ -88,6 +90,26 @@ def test_it_offers_what_a_loaded_family_offers(folder: Path, tokenizer: Any) -> 
     assert asked([USER], add_generation_prompt=True) == loaded.ids(
         [USER], tools=TOOLS, add_generation_prompt=True
     )
+
+
+OPENING = {"role": "assistant", "content": '{"river":'}
+
+
+@pytest.mark.parametrize("kept", ["folder", "memory"])
+def test_the_beginning_of_an_answer_stands_where_else_a_generation_prompt_does(
+    kept: str, folder: Path, tokenizer: Any
+) -> None:
+    family = load(folder) if kept == "folder" else Family.of(tokenizer)
+    given = {"tools": tuple(TOOLS), "opening": OPENING}
+    plain, opened = (template_of(family, Rendering(**one)) for one in ({**given, "opening": None}, given))
+    whole = family.text([USER, OPENING], tools=TOOLS, continue_final_message=True)
+    assert whole.endswith('{"river":')
+    assert opened([USER], add_generation_prompt=True) == family.encode(whole)
+    shown = opened.rendered([USER], None, add_generation_prompt=True, ids=True)
+    assert (shown.text, list(shown.ids)) == (whole, family.encode(whole))
+    for messages in ([USER], [USER, REPLY]):
+        silent = {"add_generation_prompt": False}
+        assert opened(messages, **silent) == plain(messages, **silent)
 
 
 text = st.text(st.sampled_from("aé漢 \n<>{}%") | st.characters(codec="utf-8"), max_size=12)

@@ -313,6 +313,26 @@ async def test_a_lost_turn_that_continued_a_message_is_the_answer_to_the_same_on
     assert len(again.engine.asked) == (0 if said == "ok" else 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "handed_out"), [("He", True), ("H", False), ("He ", False), ("Hello", False), (None, False)]
+)
+async def test_a_lost_turn_whose_answer_was_begun_is_the_answer_to_the_same_beginning(
+    content: str | None, handed_out: bool
+) -> None:
+    def begun(content: str | None) -> dict[str, Any]:
+        last = [] if content is None else [{"role": "assistant", "content": content, "prefix": True}]
+        return {"messages": [*HELLO, *last]}
+
+    store = dropping()
+    async with talking(Scripted(text="llo"), store=store) as talk:
+        first = await talk.chat(**begun("He"))
+    store.before.clear()
+    again = restarted(talk)
+    answer = await again.chat(**begun(content))
+    assert (answer["id"] == first["id"], len(again.engine.asked)) == (handed_out, not handed_out)
+    assert answer["choices"][0]["message"]["content"] == ("llo" if handed_out else "ok")
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_continued_message_is_answered_again_with_what_was_new(streamed: bool) -> None:
     """Clients append the answer to the message that they sent; another turn has the same words."""
