@@ -64,6 +64,10 @@ MOST_PLACED = 256
 """How many new images of a prompt go by ids: for each, a render shows which placeholder is its own."""
 
 
+class OpeningUnsupportedError(UnsupportedError):
+    """A message begins the answer, and the prompt cannot go by ids; nothing was sampled."""
+
+
 def check_policy(_: object, __: object, value: Any) -> None:
     """Raise `InputError` for anything but a policy, before a turn is sampled."""
     require(value, Policy, "policy", "a Policy, such as Policy(odd_stop=OddStop.KEEP)")
@@ -135,7 +139,8 @@ class TurnSampler:
 
         Raises:
             UnsupportedError: A text spells an image's placeholder, and the engine would never answer messages
-                with it; or a message begins the answer, and the prompt cannot go by ids.
+                with it.
+            OpeningUnsupportedError: A message begins the answer, and the prompt cannot go by ids.
             TemplateRefused: The template does not take the message that begins the answer.
             EngineError: As the engine raises it. The turn is not asked for again by another route, because
                 the engine may have sampled it already.
@@ -175,10 +180,9 @@ class TurnSampler:
         rendering, messages = request.rendered_with, request.messages or ()
         if rendering.opening is None:
             return request
-        if self.engine.keeps_ids or is_multimodal(messages):
-            why = "keeps ids itself" if self.engine.keeps_ids else "takes these images by messages"
-            text = f"{self.engine.name} {why}, and no answer can be begun there: let the model begin it"
-            raise UnsupportedError(f"{text}. Nothing was sampled")
+        if is_multimodal(messages):
+            why = f"{self.engine.name} takes these images by messages, behind which no answer can be begun"
+            raise OpeningUnsupportedError(f"{why}. Nothing was sampled")
         render = self.render(rendering, known)
         return request.after(await render(messages, add_generation_prompt=True))
 

@@ -30,8 +30,8 @@ class TurnOrigin:
     Attributes:
         dialect: The API of the request.
         route: `TITO` where the prompt was sent as ids, `MITO` where as messages, `KEPT` where an engine with
-            sessions of its own kept the ids, `RENDERED` where a prompt with images, or with the beginning of
-            its answer, was rendered before it was sent.
+            sessions of its own kept the ids. `RENDERED` where a prompt was rendered here first: with images,
+            or with the beginning of its answer.
         requested: When the request came, in seconds since 1970.
         refusal: Why the prompt was sent as messages although the session had a step.
         forgiven: Differences between the prompt and the stored history that were ignored.

@@ -19,8 +19,8 @@ from tito_core.normalization.compare import same
 from tito_io.client.certificates import Certificates
 from tito_io.client.token_client import CompletedTurn
 from tito_io.client.turn import ClientTurn, Route, completion_of
-from tito_io.client.turn_sampler import TurnSampler
-from tito_io.engines.protocol import SampleRequest, UnsupportedError
+from tito_io.client.turn_sampler import OpeningUnsupportedError, TurnSampler
+from tito_io.engines.protocol import SampleRequest
 
 from .refusals import RequestRefused
 from .session import Session
@@ -51,7 +51,7 @@ class Continuation:
 
     @classmethod
     def of(cls, field: str, message: Message) -> Continuation:
-        """Return a message to go on with; raises `RequestRefused` for one that is none."""
+        """Return a message to go on with; raises `RequestRefused` for another's, and for one with calls."""
         asked = cls(field, message)
         if message.get("role") != "assistant":
             raise asked.refused("the last message is not the assistant's")
@@ -111,6 +111,8 @@ async def continue_turn(
         asked: The message.
         certificates: What is known of each rendering.
     """
+    if sampler.engine.keeps_ids:
+        raise asked.refused(f"{sampler.engine.name} keeps ids itself, and goes on with no message")
     if request.sampling.constraint is not None:
         raise asked.refused("a turn that is continued cannot be constrained")
     steps = session.trajectory  # those that there were when the request came
@@ -125,7 +127,7 @@ async def continue_turn(
     known = await certificates.of(begun.rendered_with)
     try:
         turn = await sampler.turn_after(steps, begun, known)
-    except (TemplateRefused, UnsupportedError) as error:
+    except (TemplateRefused, OpeningUnsupportedError) as error:
         raise asked.refused(str(error)) from error
     return ContinuedTurn.of(turn, [_opened(one.step) for one in turn.group], opening)
 

@@ -239,3 +239,23 @@ async def test_the_oldest_rendering_is_forgotten() -> None:
     assert await certificates.of(a) is first
     await certificates.of(c)
     assert await certificates.of(a) is not first
+
+
+@pytest.mark.anyio
+async def test_what_is_known_of_an_answer_that_is_begun_is_kept_apart() -> None:
+    """Other ids stand there in the place of the generation prompt than in what a file has."""
+    asked: list[Rendering] = []
+
+    async def begin(rendering: Rendering) -> KnownRendering:
+        asked.append(rendering)
+        return KnownRendering()
+
+    certificates = Certificates(begin=begin)
+    plain = await certificates.of(Rendering())
+    first, again, other = [
+        await certificates.of(Rendering(opening={"role": "assistant", "content": text}))
+        for text in ("He", "He", "She")
+    ]
+    assert first is again
+    assert len({id(plain), id(first), id(other)}) == 3
+    assert asked == [Rendering()]

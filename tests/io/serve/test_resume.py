@@ -220,12 +220,24 @@ async def test_an_error_names_the_field_by_which_an_answer_is_begun(
     assert message == f"{field}: a turn that is continued cannot be constrained; leave it out"
 
 
-@pytest.mark.parametrize(("engine", "why"), [(Scripted(keeps_ids=True), "keeps ids itself")])
-async def test_an_engine_that_takes_no_ids_begins_no_answer(engine: Scripted, why: str) -> None:
-    async with talking(engine) as talk:
-        answer = await talk.post({"messages": [*HELLO, {**OPENED, "partial": True}]})
-        assert (answer.status_code, len(engine.asked)) == (400, 0)
-    assert answer.json()["error"]["message"].startswith(f"messages[1].partial: scripted {why}, and no answer")
+@pytest.mark.parametrize("content", ["He", "ok"])
+async def test_an_engine_that_keeps_ids_itself_goes_on_with_no_message(content: str) -> None:
+    async with talking(Scripted(keeps_ids=True)) as talk:
+        await talk.chat(HELLO)
+        answer = await talk.post({"messages": [*HELLO, {**SAID, "content": content, "partial": True}]})
+        assert (answer.status_code, len(talk.engine.asked)) == (400, 1)
+    why = "scripted keeps ids itself, and goes on with no message; leave it out"
+    assert answer.json()["error"]["message"] == f"messages[1].partial: {why}"
+
+
+async def test_no_answer_is_begun_behind_images_that_go_by_messages() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    asked = {"role": "user", "content": [image]}
+    async with talking() as talk:
+        answer = await talk.post({"messages": [asked, {**OPENED, "prefix": True}]})
+        assert (answer.status_code, len(talk.engine.asked)) == (400, 0)
+    message = answer.json()["error"]["message"]
+    assert message.startswith("messages[1].prefix: scripted takes these images by messages")
 
 
 async def test_a_template_that_takes_no_beginning_of_an_answer_is_named() -> None:
