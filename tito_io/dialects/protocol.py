@@ -194,14 +194,12 @@ class ReplyStamp:
         created: Seconds since 1970.
         model: The model's name.
         token_text: Returns the text of one id.
-        reading: How the text of deltas is read.
     """
 
     id: str
     created: int
     model: str
     token_text: TokenText = as_id
-    reading: StreamReading = StreamReading()
 
 
 class StreamMismatchError(Exception):
@@ -209,10 +207,23 @@ class StreamMismatchError(Exception):
 
 
 class AnswerStream(Protocol):
-    """One answer as a stream of server-sent events, which add up to `Dialect.answer_body`."""
+    """One answer as a stream of server-sent events, which add up to `Dialect.answer_body`.
+
+    Attributes:
+        reading: How the text of deltas is read; None for the defaults. It is set before the first delta: a
+            stream may begin long before it is known.
+    """
+
+    reading: StreamReading | None
 
     def start(self) -> bytes:
         """Return the events that come before the first delta."""
+
+    def ping(self) -> bytes:
+        """Return an event without content, which clients count: they break off a stream without events.
+
+        It may come whenever the stream has begun and is not finished.
+        """
 
     def delta(self, delta: Delta) -> bytes:
         """Return the events that a delta makes certain, which may be none."""
@@ -230,10 +241,6 @@ class Dialect(Protocol):
     @property
     def name(self) -> str:
         """The API's name in counts and records."""
-
-    @property
-    def ping(self) -> bytes:
-        """Bytes of a stream that say nothing and keep a connection alive, also before its first event."""
 
     def parse(self, body: object) -> ParsedRequest:
         """Parse a request's body; raises `InputError`, mostly `UntranslatableError`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar
 
 import attrs
@@ -61,8 +61,9 @@ class StreamText:
     _reasoning_closed: bool = attrs.field(init=False, default=False)
 
     @classmethod
-    def of(cls, reading: StreamReading, *, tools: bool, ordered: bool) -> StreamText:
+    def of(cls, reading: StreamReading | None, *, tools: bool, ordered: bool) -> StreamText:
         """Begin to read; `ordered` where the API cannot send reasoning after content."""
+        reading = reading or StreamReading()
         if reading.buffered or (ordered and reading.hidden_reasoning):
             return cls(tools, TextPlace.BUFFER)
         return cls(tools, TextPlace.REASONING if reading.thinking else TextPlace.START)
@@ -149,7 +150,7 @@ class OrderedStream:
     Attributes:
         request: The request.
         stamp: What is known of the answer before it is sampled.
-        text: The reader of the deltas.
+        reading: How the deltas are read.
         open: The kind of the open part; empty where none is open.
     """
 
@@ -159,12 +160,13 @@ class OrderedStream:
 
     request: ParsedRequest
     stamp: ReplyStamp
-    text: StreamText = attrs.field(init=False)
+    reading: StreamReading | None = attrs.field(default=None, init=False)
     open: str = attrs.field(default="", init=False)
 
-    @text.default
-    def _text(self) -> StreamText:
-        return StreamText.of(self.stamp.reading, tools=bool(self.request.tools), ordered=True)
+    @cached_property
+    def text(self) -> StreamText:
+        """The reader of the deltas, made when the first one comes."""
+        return StreamText.of(self.reading, tools=bool(self.request.tools), ordered=True)
 
     def delta(self, delta: Delta) -> bytes:
         """Return the events that a delta makes certain; such an API has one choice alone."""

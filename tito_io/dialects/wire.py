@@ -15,8 +15,6 @@ import orjson
 from .protocol import TokenText, as_id
 
 DONE = b"data: [DONE]\n\n"
-COMMENT = b": ping\n\n"
-"""Keeps a connection alive; every client skips it."""
 
 
 def event(data: Mapping[str, Any], name: str = "") -> bytes:

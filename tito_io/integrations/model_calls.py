@@ -163,7 +163,9 @@ class ModelCalls:
         turning.add_done_callback(lambda _: deltas.put_nowait(None))
 
         def begin() -> AnswerStream:
-            return dialect.stream(request, attrs.evolve(stamp, reading=engine.reading))
+            stream = dialect.stream(request, stamp)
+            stream.reading = engine.reading
+            return stream
 
         streamed = _StreamedEvents(begin)
         try:

@@ -90,8 +90,8 @@ class GatewayOptions:
         strict: Whether fields and tools that would be accepted without effect are refused.
         one_sample: Whether a session's samples are one at most: the path to its newest turn.
         later_wire: Whether the later generation of the session protocol is spoken.
-        ping_seconds: How often a stream gets a ping until its turn is sampled. The first one begins the
-            stream if no id was sampled by then.
+        ping_seconds: After how much silence a stream gets a ping, until its turn is sampled. The first begins
+            the stream if no id was sampled by then.
         on_other_text: What to do about a turn whose text is not that of its ids, where the model's folder is
             known: notice (default), or raise, which is an error for the client.
         fetch_images: Whether images are fetched that clients name by address.

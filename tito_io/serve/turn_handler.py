@@ -44,7 +44,6 @@ from .session import Session
 from .sglang_fields import AddedFields, read_chat
 from .spans import TurnRecord
 from .store import GoneError
-from .turn_engine import TurnEngine
 from .turns import RequestStamp, UnreceivedTurn
 
 PREFIXES = {"chat": "chatcmpl-", "anthropic": "msg_", "responses": "resp_"}
@@ -80,6 +79,8 @@ class ClientConnection:
     """Parts of a stream that were not sent yet."""
     _size: int = attrs.field(default=0, init=False)
     _due: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _last: float = attrs.field(factory=anyio.current_time, init=False)
+    """When the last part came."""
 
     async def listen(self, receive: Receive, waiting: anyio.CancelScope) -> None:
         """Wait until the client goes away; then cancel what `waiting` holds."""
@@ -102,11 +103,20 @@ class ClientConnection:
             except Exception:  # noqa: BLE001  # whatever it is, the client gets no more
                 waiting.cancel()
 
-    async def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Send the head of an answer."""
+    async def start(self, status: int, headers: Mapping[str, str], first: bytes = b"") -> None:
+        """Send the head of an answer, and soon its `first` part."""
         self.begun = True
+        self._add(first)
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        if self._size:  # the whole answer may have been sent meanwhile
+            self._due.set()
+
+    async def silence(self, seconds: float) -> None:
+        """Wait until nothing was sent for so many seconds."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        while (left := self._last + seconds - anyio.current_time()) > 0:  # noqa: ASYNC110  # an event costs more
+            await anyio.sleep(left)
 
     async def json(self, status: int, body: object, headers: Mapping[str, str]) -> None:
         """Send JSON."""
@@ -135,8 +145,10 @@ class ClientConnection:
             self.over = True
 
     def _add(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+            self._last = anyio.current_time()
 
     async def _send_parts(self, end: bytes = b"", *, more: bool = True) -> None:
         data, self._parts, self._size = b"".join((*self._parts, end)), [], 0
@@ -165,7 +177,7 @@ class TurnResponse:
         begun: When the request's headers came, by a clock that only measures.
         connection: The client's connection.
         stream: The stream, once it has begun.
-        begin: Begins the stream, once the request is known.
+        pinging: Holds what keeps a silent stream alive.
         record: What becomes of the request, for its span.
     """
 
@@ -177,7 +189,7 @@ class TurnResponse:
     begun: float = attrs.field(kw_only=True)
     connection: ClientConnection = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
-    begin: Callable[..., Awaitable[AnswerStream]] | None = attrs.field(default=None, init=False)
+    pinging: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     record: TurnRecord = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -224,31 +236,30 @@ class TurnResponse:
         asked = await turns.read(session, request, stamp)
         waited = partial(self.gateway.metrics.count_wait, later=bool(session.commits), begun=self.begun)
         engine = turns.turn_engine(asked, waited)
-        begin = self.begin = partial(self._begin, request, engine)
-        pinging = anyio.CancelScope()
         if request.stream:
-            group.start_soon(self._ping, pinging)
+            group.start_soon(self._ping, request)
 
         async def watch(delta: Delta) -> None:
-            stream = await begin(thinking=delta.thinking)
+            stream = await self._begin(request)
+            if stream.reading is None:
+                hidden = engine.by_messages
+                stream.reading = StreamReading(thinking=delta.thinking, hidden_reasoning=hidden)
             await connection.more(stream.delta(delta))
 
         watching = watch if request.stream else None
         async with self.gateway.sessions.answering(self.name, self._repeated()):
-            try:
-                turn = await recover(turns, session, asked)
-                if turn is None:
-                    with self.gateway.metrics.turns_running.track_inprogress():
-                        turn = await turns.take(session, asked, engine, watching)
-            finally:
-                pinging.cancel()
+            turn = await recover(turns, session, asked)
+            if turn is None:
+                with self.gateway.metrics.turns_running.track_inprogress():
+                    turn = await turns.take(session, asked, engine, watching)
+            self.pinging.cancel()
             first = turn.commits[0]
             record.stamp = attrs.evolve(stamp, response=first.response, requested=first.origin.requested)
             record.turn, record.served = turn, turns.model
             answer = TurnAnswer.of(turn.reply, **self._head())
             try:
                 if request.stream:
-                    end = partial(connection.last, (await begin()).finish(answer))
+                    end = partial(connection.last, (await self._begin(request)).finish(answer))
                 else:
                     whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
                     end = partial(connection.json, 200, whole, self._headers())
@@ -268,34 +279,27 @@ class TurnResponse:
         named = {"id": stamp.response, "created": int(stamp.requested), "model": model}
         return {**named, "token_text": self.gateway.spell}
 
-    async def _begin(
-        self, request: ParsedRequest, engine: TurnEngine, *, thinking: bool = False
-    ) -> AnswerStream:
+    async def _begin(self, request: ParsedRequest) -> AnswerStream:
         """Return the stream. It begins with the first delta: an earlier error has a status of its own.
 
-        Only where that takes long, its head was sent before, with pings.
+        Only where that takes long, it has begun before, with pings.
         """
         if self.stream is None:
-            reading = StreamReading(thinking=thinking, hidden_reasoning=engine.by_messages)
-            self.stream = self.dialect.stream(request, ReplyStamp(**self._head(), reading=reading))
-            await self._start()
-            await self.connection.more(self.stream.start())
+            self.stream = self.dialect.stream(request, ReplyStamp(**self._head()))
+            headers = {"content-type": EVENTS, **UNBUFFERED, **self._headers()}
+            await self.connection.start(200, headers, self.stream.start())
         return self.stream
 
-    async def _start(self) -> None:
-        """Send the head of a stream, once."""
-        if not self.connection.begun:
-            await self.connection.start(200, {"content-type": EVENTS, **UNBUFFERED, **self._headers()})
-
-    async def _ping(self, pinging: anyio.CancelScope) -> None:
-        """Keep a stream alive while its turn is prepared: certifying a template may take a while."""
-        with pinging, suppress(OSError):  # the client is gone, which `listen` learns, too
+    async def _ping(self, request: ParsedRequest) -> None:
+        """Send events while a turn is prepared or sampled in silence: clients give up without any."""
+        with self.pinging, suppress(OSError):  # the client is gone, which `listen` learns, too
             while True:
-                await anyio.sleep(self.gateway.options.ping_seconds)
+                await self.connection.silence(self.gateway.options.ping_seconds)
                 with anyio.CancelScope(shield=True):  # half a message would spoil the stream
-                    await self._start()
-                    if not pinging.cancel_called:  # the end of the answer may be sent already
-                        await self.connection.more(self.dialect.ping)
+                    if self.stream is None:
+                        await self._begin(request)
+                    else:
+                        await self.connection.more(self.stream.ping())
 
     async def _hand_over(
         self, session: Session, turn: UnreceivedTurn, send_end: Callable[[], Awaitable[None]]
@@ -332,14 +336,14 @@ class TurnResponse:
     async def _fail(self, error: Exception) -> None:
         """Send an error: with a status where nothing was sent yet, else with an event."""
         connection = self.connection
+        self.pinging.cancel()
         reply = self.record.failure = error_reply(error, self.body)
         headers = self.gateway.count_error(reply)
         log_error(error, reply.status, self.name)
         if connection.over or connection.gone:
             return
-        if self.begin is not None and connection.begun:
-            stream = await self.begin()
-            await connection.last(stream.fail(reply.status, reply.kind, str(reply)))
+        if self.stream is not None:
+            await connection.last(self.stream.fail(reply.status, reply.kind, str(reply)))
             return
         body = error_body(reply, None if self.plain_errors else self.dialect)
         await connection.json(reply.status, body, {**self._headers(), **headers})

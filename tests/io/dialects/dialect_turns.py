@@ -154,8 +154,8 @@ def streamed(
     reading: StreamReading | None = None,
 ) -> list[dict[str, Any]]:
     """Return the events of a stream."""
-    stamp = STAMP if reading is None else attrs.evolve(STAMP, reading=reading)
-    stream = dialect.stream(asked, stamp)
+    stream = dialect.stream(asked, STAMP)
+    stream.reading = reading
     return events(b"".join([stream.start(), *map(stream.delta, deltas), stream.finish(end)]))
 
 

@@ -261,7 +261,8 @@ def contents(
     dialect: Dialect, deltas: list[Delta], *, tools: bool, reading: StreamReading
 ) -> list[list[str]]:
     """Return the content in the events of each delta."""
-    stream = dialect.stream(asking(dialect, tools=tools), attrs.evolve(STAMP, reading=reading))
+    stream = dialect.stream(asking(dialect, tools=tools), STAMP)
+    stream.reading = reading
     stream.start()
     return [shown(dialect, stream.delta(delta)) for delta in deltas]
 
@@ -406,7 +407,33 @@ def test_a_response_in_pieces_is_one_of_the_sdk_s() -> None:
     assert ends == ["completed", "incomplete"]
 
 
+PINGS: dict[str, list[dict[str, Any]]] = {
+    "chat": [{"choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]}],
+    "anthropic": [{"type": "ping"}],
+    "responses": [{"type": "response.in_progress"}],
+    "google": [],  # its own clients drop a turn of which an event has no parts, and none counts events
+}
+
+
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
-def test_a_ping_says_nothing(dialect: Dialect) -> None:
-    assert events(dialect.ping) == []
-    assert dialect.ping.endswith(b"\n\n")
+def test_a_ping_is_an_event_that_says_nothing(dialect: Dialect) -> None:
+    """Codex breaks off a stream that has no event for five minutes, and a comment is no event."""
+    ping, right = dialect.stream(asking(dialect), STAMP).ping(), PINGS[dialect.name]
+    assert ping.endswith(b"\n\n")
+    assert [{**one, **more} for one, more in zip(events(ping), right, strict=True)] == events(ping)
+
+
+@given(turn=sampled(), cuts=CUTS, tools=st.booleans())
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_pings_between_deltas_change_no_answer(
+    dialect: Dialect, turn: Sampled, cuts: list[int], *, tools: bool
+) -> None:
+    asked, end = asking(dialect, tools=tools), answer(turn.message(tools=tools), turn.ids)
+    stream = dialect.stream(asked, STAMP)
+    parts = [stream.start(), stream.ping()]
+    stream.reading = StreamReading(thinking=turn.thinking)  # known once the first delta comes
+    for delta in together(turn.tokens, cuts):
+        parts += [stream.delta(delta), stream.ping()]
+    streaming = assembled(dialect, events(b"".join([*parts, stream.finish(end)])))
+    whole = orjson.loads(dumps(dialect.answer_body(asked, end)))
+    assert comparable(dialect, streaming) == comparable(dialect, whole)

@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic import NotFoundError as AnthropicNotFoundError
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from tests.io.embedded.embedded_client import WEATHER
-from tests.io.serve.gateway import HELLO, Talk, embedded_gateway, talking, user
+from tests.io.serve.gateway import HELLO, Scripted, Talk, embedded_gateway, talking, user
 from tito_core.samples import make_rows
 from tito_io.embedded import FaultRates
+from tito_io.serve.gateway import GatewayOptions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as uvicorn's
 TURNS = 50
@@ -98,6 +100,45 @@ async def test_openai_s_client_keeps_every_id_of_fifty_streamed_turns(talk: Talk
             messages = [*messages, said, *(results(said.get("tool_calls", [])) or [user()])]
     await check(talk, TURNS)
     assert told == [one for reply in talk.engine.replies for one in reply.completion_ids]
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[Talk]:
+    """Open a session of a gateway whose engine is silent through some twenty pings."""
+    engine, quick = Scripted(held=anyio.Event()), GatewayOptions(ping_seconds=0.01)
+
+    async def end() -> None:
+        await engine.runs()
+        await anyio.sleep(0.5)
+        engine.go_on()
+
+    async with talking(engine, choices=quick, socket=True) as talk, anyio.create_task_group() as group:
+        group.start_soon(end)
+        yield talk
+
+
+async def test_openai_s_client_reads_a_chat_through_its_engine_s_silence(silent: Talk) -> None:
+    async with openai(silent) as client, client.chat.completions.stream(model=MODEL, messages=ASK) as stream:
+        kinds = [event.type async for event in stream]
+        said = await stream.get_final_completion()
+    assert kinds.count("chunk") > 4
+    assert said.choices[0].message.content == "ok"
+
+
+async def test_openai_s_client_reads_a_response_through_its_engine_s_silence(silent: Talk) -> None:
+    async with openai(silent) as client, client.responses.stream(model=MODEL, input=ASK) as stream:
+        kinds = [event.type async for event in stream]
+        said = await stream.get_final_response()
+    assert kinds[:3] == ["response.created", *["response.in_progress"] * 2]
+    assert said.output_text == "ok"
+
+
+async def test_anthropic_s_client_reads_a_message_through_its_engine_s_silence(silent: Talk) -> None:
+    """It keeps pings to itself."""
+    asked: Any = {"model": MODEL, "messages": ASK, "max_tokens": 9}
+    async with anthropic(silent) as client, client.messages.stream(**asked) as stream:
+        said = await stream.get_final_message()
+    assert [block.model_dump(include={"text"}) for block in said.content] == [{"text": "ok"}]
 
 
 async def streamed(client: AsyncOpenAI, messages: list[Any], told: list[int]) -> dict[str, Any]:

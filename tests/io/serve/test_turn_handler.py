@@ -48,6 +48,8 @@ from tito_io.serve.turn_handler import UNSENT, ClientConnection
 pytestmark = pytest.mark.anyio
 SAID = [*HELLO, {"role": "assistant", "content": "a"}]
 QUICK = GatewayOptions(ping_seconds=0.01)
+PING = b'"delta":{},"logprobs":null,"finish_reason":null'
+"""What pings of a chat have."""
 
 
 @attrs.define(eq=False)
@@ -397,35 +399,58 @@ async def test_an_error_names_the_field_that_the_engine_names_and_no_url_of_the_
 
 
 async def pinged(talk: Talk, path: str, body: dict[str, Any]) -> str:
-    """Return a stream whose turn is sampled only after its client received two pings."""
+    """Return a stream whose turn is sampled only after its client received four events."""
     where = f"/sessions/{talk.name}{path}"
     async with talk.http.stream("POST", where, json={**body, "stream": True}) as answer:
         assert answer.status_code == 200
         text, parts = "", answer.aiter_text()
         with anyio.fail_after(20):
-            while text.count("\n\n") < 2:
+            while text.count("\n\n") < 4:
                 text += await anext(parts)
             talk.engine.go_on()
             return text + "".join([part async for part in parts])
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # as uvicorn's
-@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("path", "begins"),
+    [
+        (CHAT, [{"role": "assistant"}, {}, {}]),
+        ("/v1/messages", ["message_start", "ping", "ping"]),
+        ("/v1/responses", ["response.created", "response.in_progress", "response.in_progress"]),
+    ],
+)
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_stream_begins_with_pings_where_its_turn_takes_long(path: str, fails: bool) -> None:
+async def test_a_stream_begins_with_pings_where_its_turn_takes_long(
+    path: str, begins: list[Any], fails: bool
+) -> None:
     errors: list[Exception] = [UnreachableError("POST http://engine: nothing answers")]
     engine = Scripted(held=anyio.Event(), raises=errors if fails else [])
     async with talking(engine, choices=QUICK, socket=True) as talk:
         body: dict[str, Any] = {"messages": HELLO, "max_tokens": 9, "model": "scripted"}
         text = await pinged(talk, path, {"input": "hi"} if path.endswith("responses") else body)
-    assert text.startswith(": ping\n\n: ping\n\n")
-    rest = text.replace(": ping\n\n", "")
-    assert rest.startswith(("data: ", "event: "))
+    found = [orjson.loads(data) for data in re.findall(r"^data: (\{.*)$", text, re.MULTILINE)]
+    assert [one.get("type") or one["choices"][0]["delta"] for one in found[:3]] == begins
+    assert [one.get("sequence_number", place) for place, one in enumerate(found)] == [*range(len(found))]
     assert f"tito_committed_total {float(not fails)}" in talk.metrics
     if fails:
         assert "nothing answers" in text
     else:
-        assert '"k"' in rest or '"ok"' in rest  # some wait until the message is whole
+        assert '"k"' in text or '"ok"' in text  # some wait until the message is whole
+
+
+async def test_a_ping_comes_only_after_silence() -> None:
+    """While deltas come, pings would be half of a stream; what is held back is no delta for a client."""
+    connection = ClientConnection(failing(OSError()))
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.silence, 0.1)
+        await anyio.sleep(0.06)
+        await connection.more(b"a")
+        sent = anyio.current_time()
+    assert anyio.current_time() >= sent + 0.1
+    await connection.more(b"")
+    with anyio.fail_after(0.05):
+        await connection.silence(0.1)
 
 
 async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored() -> None:
@@ -433,16 +458,16 @@ async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored()
     engine, one, counts = Scripted(steps=anyio.Event()), Client(), list[int]()
 
     async def stores(*_: object) -> None:
-        counts.append(one.text.count(b": ping"))
+        counts.append(one.text.count(PING))
         await anyio.sleep(0.1)
-        counts.append(one.text.count(b": ping"))
+        counts.append(one.text.count(PING))
 
     gateway = scripted_gateway(engine, Watched(before={"put": stores}), QUICK)
     name = await session(gateway)
     async with anyio.create_task_group() as group:
         group.start_soon(partial(one.ask, gateway, name, stream=True))
         with anyio.fail_after(20):
-            while one.text.count(b": ping") < 3:  # noqa: ASYNC110  # nobody tells
+            while one.text.count(PING) < 3:  # noqa: ASYNC110  # nobody tells
                 await anyio.sleep(0.005)
         assert engine.steps is not None
         engine.steps.set()

@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.protocol import ParsedRequest
-from tito_io.dialects.wire import COMMENT, anthropic_error
+from tito_io.dialects.wire import anthropic_error
 
 from .answer import AnthropicStream, answer_body
 from .request import parse_request
@@ -37,13 +37,11 @@ class Anthropic:
         ignoring: Fields of a request that are accepted without effect, even those that would be refused.
         strict: Whether fields and tools that are not known are refused.
         name: `anthropic`.
-        ping: A line that says nothing, which every client skips.
     """
 
     ignoring: frozenset[str] = frozenset()
     strict: bool = False
     name: str = attrs.field(default="anthropic", init=False)
-    ping: bytes = attrs.field(default=COMMENT, init=False, repr=False)
 
     def parse(self, body: object) -> ParsedRequest:
         """Parse a request's body; raises `UntranslatableError`."""

@@ -85,6 +85,10 @@ class AnthropicStream(OrderedStream):
         blank: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": unknown}
         return _event("message_start", message={**_head(self.stamp.id, self.stamp.model), **blank})
 
+    def ping(self) -> bytes:
+        """Return the API's own event for it."""
+        return _event("ping")
+
     def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, the stop reason and the token counts."""
         choice = answer.choices[0]

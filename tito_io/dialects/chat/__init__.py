@@ -15,7 +15,7 @@ import attrs
 
 from tito_core import Message
 from tito_io.dialects.protocol import ParsedRequest
-from tito_io.dialects.wire import COMMENT, openai_error
+from tito_io.dialects.wire import openai_error
 
 from .answer import ChatStream, answer_body
 from .request import parse_request
@@ -29,13 +29,11 @@ class Chat:
         ignoring: Fields of a request that are accepted without effect, even those that would be refused.
         strict: Whether fields and tools that are not known are refused.
         name: `chat`.
-        ping: A line that says nothing, which every client skips.
     """
 
     ignoring: frozenset[str] = frozenset()
     strict: bool = False
     name: str = attrs.field(default="chat", init=False)
-    ping: bytes = attrs.field(default=COMMENT, init=False, repr=False)
 
     def parse(self, body: object, known: Sequence[Message] = ()) -> ParsedRequest:
         """Parse a request's body; raises `UntranslatableError`.

@@ -14,6 +14,7 @@ from tito_io.dialects.protocol import (
     ReplyStamp,
     SampledMessage,
     StreamMismatchError,
+    StreamReading,
     TurnAnswer,
 )
 from tito_io.dialects.stream_text import CertainText, StreamText
@@ -108,15 +109,20 @@ class ChatStream:
 
     request: ParsedRequest
     stamp: ReplyStamp
+    reading: StreamReading | None = attrs.field(default=None, init=False)
     choices: dict[int, StreamedChoice] = attrs.field(factory=dict, init=False)
 
     def start(self) -> bytes:
         """Return the chunk that names the role; those of further choices come with their first delta."""
-        return self._open(0)
+        return self._role(0)
+
+    def ping(self) -> bytes:
+        """Return a chunk with an empty delta. It has a choice, since clients look at the first one."""
+        return self._chunk(0, {})
 
     def delta(self, delta: Delta) -> bytes:
         """Return the chunks that a delta makes certain."""
-        opened = self._open(delta.index) if delta.index not in self.choices else b""
+        opened = self._open(delta.index)
         choice = self.choices[delta.index]
         text = choice.text.feed(delta)
         entries = self._delta_logprobs(choice, delta)
@@ -137,8 +143,14 @@ class ChatStream:
         return event({"error": openai_error(status, kind, message, None)}) + DONE
 
     def _open(self, index: int) -> bytes:
+        """Return the chunk that begins a further choice, once."""
+        if index in self.choices:
+            return b""
         tools = bool(self.request.tools)
-        self.choices[index] = StreamedChoice(StreamText.of(self.stamp.reading, tools=tools, ordered=False))
+        self.choices[index] = StreamedChoice(StreamText.of(self.reading, tools=tools, ordered=False))
+        return self._role(index) if index else b""
+
+    def _role(self, index: int) -> bytes:
         return self._chunk(index, {"role": "assistant"})
 
     def _delta_logprobs(self, choice: StreamedChoice, delta: Delta) -> Entries:
@@ -152,7 +164,7 @@ class ChatStream:
 
     def _finish_choice(self, answer: TurnAnswer, index: int, choice: SampledMessage) -> bytes:
         """Return what is left of a choice, and the chunk with its finish reason."""
-        opened = self._open(index) if index not in self.choices else b""
+        opened = self._open(index)
         sent = self.choices[index]
         if list(choice.completion_ids[: len(sent.ids)]) != sent.ids:
             raise StreamMismatchError("the turn's ids do not begin with those that were streamed")

@@ -23,7 +23,7 @@ import attrs
 from tito_io.dialects.protocol import ParsedRequest
 from tito_io.dialects.wire import google_error
 
-from .answer import BLANK, GoogleStream, answer_body
+from .answer import GoogleStream, answer_body
 from .request import parse_count, parse_request
 
 
@@ -39,7 +39,6 @@ class Google:
         model: The model that the path names.
         streaming: Whether the path asks for a stream.
         name: `google`.
-        ping: A line that says nothing, which every client skips.
     """
 
     ignoring: frozenset[str] = frozenset()
@@ -47,7 +46,6 @@ class Google:
     model: str | None = None
     streaming: bool = False
     name: str = attrs.field(default="google", init=False)
-    ping: bytes = attrs.field(default=BLANK, init=False, repr=False)
 
     def parse(self, body: object) -> ParsedRequest:
         """Parse a request's body; raises `UntranslatableError`."""

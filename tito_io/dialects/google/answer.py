@@ -1,7 +1,6 @@
 """Answers of Google's Gemini API: whole, or as a stream of answers whose parts add up.
 
-Blank lines keep a stream alive, because Google's client for JavaScript takes no comments. That client and
-the one for Python read an error in a stream as plain JSON.
+Google's clients for JavaScript and Python read an error in a stream as plain JSON.
 """
 
 from __future__ import annotations
@@ -101,6 +100,14 @@ class GoogleStream(OrderedStream):
     def start(self) -> bytes:
         """Return nothing: the API has no event before the first part."""
         return b""
+
+    def ping(self) -> bytes:
+        """Return a blank line: no client of this API counts events, and each event is a part of the turn.
+
+        An answer without parts makes chats of Google's own clients drop the turn from their history
+        (`isValidResponse` in `@google/genai` 3.3, `_validate_response` in `google/genai/chats.py` 3.6).
+        """
+        return BLANK
 
     def finish(self, answer: TurnAnswer) -> bytes:
         """Return what is left, the function calls, the finish reason and the token counts."""

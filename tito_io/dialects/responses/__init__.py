@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from tito_io.dialects.protocol import ParsedRequest, TurnAnswer
-from tito_io.dialects.wire import COMMENT, openai_error
+from tito_io.dialects.wire import openai_error
 
 from .answer import ResponsesStream, answer_body, compact_body
 from .compaction import triggered
@@ -34,14 +34,12 @@ class Responses:
         strict: Whether fields and tools that are not known are refused.
         compacts: Whether all requests are for a summary, as those to `/v1/responses/compact` are.
         name: `responses`.
-        ping: A line that says nothing, which every client skips.
     """
 
     ignoring: frozenset[str] = frozenset()
     strict: bool = False
     compacts: bool = False
     name: str = attrs.field(default="responses", init=False)
-    ping: bytes = attrs.field(default=COMMENT, init=False, repr=False)
 
     def parse(self, body: object) -> ParsedRequest:
         """Parse a request's body; raises `UntranslatableError`."""

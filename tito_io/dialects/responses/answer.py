@@ -155,9 +155,11 @@ class ResponsesStream(OrderedStream):
 
     def start(self) -> bytes:
         """Return the events that begin the response."""
-        response = self._response()
-        created = self._event("response.created", response=response)
-        return created + self._event("response.in_progress", response=response)
+        return self._event("response.created", response=self._response()) + self.ping()
+
+    def ping(self) -> bytes:
+        """Return the event that begins the response once more: Codex waits 300 s for any event."""
+        return self._event("response.in_progress", response=self._response())
 
     def delta(self, delta: Delta) -> bytes:
         """Return the events that a delta makes certain; a summary is sent in one piece."""
