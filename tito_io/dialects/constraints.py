@@ -14,11 +14,21 @@ from .fields import RequestFields, drop_tool
 from .protocol import UntranslatableError
 
 Tools = Sequence[Mapping[str, Any]]
+Definitions = tuple[Mapping[str, Any], ...]
 INSTEAD = "use auto, none, required, allowed_tools, or name one function"
 ALLOWED = "allowed_tools"
 """The type of a `tool_choice` that lists the only tools which may be called, while all stay in the prompt."""
 GOOGLE_MODES = {"AUTO": "auto", "ANY": "required", "VALIDATED": "auto"}
 """Google's modes in which tools may be called, under OpenAI's names."""
+
+
+def callable_tools(declared: Definitions, *, forbidden: bool) -> tuple[Definitions, Definitions]:
+    """Return the tools that a turn may call, and those of which calls are `forbidden`.
+
+    >>> callable_tools(({"type": "function"},), forbidden=True)
+    ((), ({'type': 'function'},))
+    """
+    return ((), declared) if forbidden else (declared, ())
 
 
 def chat_constraint(fields: RequestFields, tools: Tools) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class ParsedRequest:
 
     Attributes:
         messages: Messages in the form of OpenAI's chat API, without those of `previous_response_id`.
-        tools: Tool definitions in the same form; empty where the client forbids tool calls for this turn.
+        tools: Definitions of the tools that the turn may call, in the same form.
+        forbidden_tools: Those of tools that the client declares, and forbids to call in this turn.
         sampling: Sampling arguments as `tito_io.client.sampling` reads them, with `chat_template_kwargs`.
         model: The model that the client names.
         stream: Whether the answer is streamed.
@@ -73,6 +74,7 @@ class ParsedRequest:
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
+    forbidden_tools: tuple[Mapping[str, Any], ...] = ()
     sampling: Mapping[str, Any] = attrs.field(factory=dict)
     model: str | None = None
     stream: bool = False

@@ -396,7 +396,7 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
     await gateway.session_name(request)
     parsed = dialect.parse_count(await gateway.messages(request))
     gateway.ignored.count(dialect.name, parsed.ignored)
-    prompt = gateway.turns.noise.clean(parsed.messages, parsed.tools)
+    prompt = gateway.turns.noise.clean(parsed.messages, gateway.turns.shown_tools(parsed))
     args = parse_sampling(parsed.sampling).template_args
     messages, field = prompt.messages, parsed.continue_final_message
     opening = None if field is None else Continuation(field, messages[-1]).opening

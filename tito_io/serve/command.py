@@ -63,6 +63,7 @@ FORGIVE = {
 }
 SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
 OTHER_TEXT = {"notice": "count and log it", "raise": "an error; the turn is not kept"}
+FORBIDDEN_TOOLS = {"keep": "show them all the same", "exclude": "leave them out"}
 SPANS = {
     "off": "none",
     "turns": "one for each turn",
@@ -137,6 +138,7 @@ class ServeOptions:
     odd_stop: str
     on_abort: str
     on_other_text: str | None
+    tools_when_tool_choice_none: str | None
     check_every: int
     wire: str
     one_sample: bool
@@ -297,6 +299,13 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
     "What happens to a turn whose text is not that of its ids; needs --family, or the embedded engine.",
     "Default: notice; where neither is given, no text is compared.",
 )
+@_choice(
+    "--tools-when-tool-choice-none",
+    FORBIDDEN_TOOLS,
+    "What happens to the tools in a prompt whose request forbids calls. No call is read from the answer.",
+    "Default: as the engine's server does it, keep with vLLM, LMDeploy, TensorRT-LLM, llama.cpp and the "
+    "embedded engine, exclude with others.",
+)
 @shared.check_every
 @_choice("--wire", WIRES, "Generation of Miles' session protocol.", default="later")
 @_flag(
@@ -422,11 +431,13 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     named = family if options.family or options.loaded else None
     given = {**options.alike(EngineOptions), "family": named, "for_agents": True}
     engine = make_engine(options.engine, EngineOptions(**given))
+    tools = options.tools_when_tool_choice_none
     different = {
         "forgive": parse_rules(options.forgive),
         "keys": _keys(options.keys),
         "on_other_text": options.on_other_text or "notice",
         "ignore": frozenset(options.ignore),
+        "keep_forbidden_tools": None if tools is None else tools == "keep",
         "spans": _spans(options.spans),
     }
     choices = GatewayOptions(

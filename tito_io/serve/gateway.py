@@ -20,11 +20,12 @@ from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.client.turn_sampler import TurnSampler
 from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
-from tito_io.engines.family_render import family_as
+from tito_io.engines.family_render import family_as, renders_as
 from tito_io.engines.protocol import Engine, Rendering
 from tito_io.engines.replies.spelling import Spelling
 from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
+from tito_io.families.preprocessing.engines import rules_for
 from tito_io.families.stored_profile import StoredProfile
 from tito_io.fields import json_kind
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
@@ -95,6 +96,8 @@ class GatewayOptions:
         on_other_text: What to do about a turn whose text is not that of its ids, where the model's folder is
             known: notice (default), or raise, which is an error for the client.
         fetch_images: Whether images are fetched that clients name by address.
+        keep_forbidden_tools: Whether tools stay in the prompt of a request with `tool_choice: "none"`; None:
+            as the engine's own server does it.
         spans: Writes OpenTelemetry spans of turns; None for none.
     """
 
@@ -115,6 +118,7 @@ class GatewayOptions:
     ping_seconds: float = 10.0
     on_other_text: OnOtherText = attrs.field(default=OnOtherText.NOTICE, converter=OnOtherText)
     fetch_images: bool = False
+    keep_forbidden_tools: bool | None = None
     spans: TurnSpans | None = None
 
 
@@ -289,6 +293,7 @@ def build_gateway(
             metrics=metrics,
             texts=None if family is None else TextCheck(Spelling.of(family), chosen.on_other_text),
             fetcher=ImageFetcher.of() if chosen.fetch_images else None,
+            keeps_forbidden_tools=_keeps_forbidden_tools(engine, chosen.keep_forbidden_tools),
             certificates=Certificates() if family is None else Certificates(begin=partial(_stored, family)),
         ),
         sessions=Sessions(store, chosen.limits, metrics),
@@ -303,6 +308,17 @@ def build_gateway(
         decode=None if family is None else family.decode,
         clock=clock,
     )
+
+
+def _keeps_forbidden_tools(engine: Engine, chosen: bool | None) -> bool:
+    """Return whether tools stay in prompts of turns that may not call them; raises `InputError`."""
+    if engine.keeps_ids and chosen:
+        raise InputError(
+            f"keep_forbidden_tools: {engine.name} renders all prompts itself, and leaves these tools out or "
+            "keeps them as its own engine does; leave --tools-when-tool-choice-none out"
+        )
+    rules = rules_for(renders_as(engine) or "transformers")
+    return rules.keeps_forbidden_tools if chosen is None else chosen
 
 
 def _words(family: Family) -> frozenset[str]:

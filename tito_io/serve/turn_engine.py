@@ -21,6 +21,10 @@ SPELLED = (
     "messages: a text spells a special token beside images that have to go by messages; leave either out, or "
     "serve with --special-tokens keep"
 )
+UNCALLED = (
+    "tool_choice: tools stay in the prompt, and no call can be forbidden beside images that have to go "
+    "by messages; leave either out, or serve with --tools-when-tool-choice-none exclude"
+)
 
 
 @attrs.define
@@ -31,6 +35,7 @@ class TurnEngine(EngineWrapper):
         places: The places for turns that are sampled at once.
         guard: Reads spelled special tokens as text, where the model's folder is known.
         media: The prompt's images; prompts that go by messages get them back.
+        no_calls: Whether no text of the turn is a call, though the prompt may have tools.
         on_place: Called when the turn has its first place.
         by_messages: Whether the prompt was sent as messages, so that the server's parsers read the text.
     """
@@ -38,6 +43,7 @@ class TurnEngine(EngineWrapper):
     places: Places
     guard: SpecialTokenGuard | None = None
     media: NamedMedia = NO_MEDIA
+    no_calls: bool = False
     on_place: Callable[[], object] = bool
     by_messages: bool = attrs.field(default=True, init=False)
 
@@ -55,6 +61,8 @@ class TurnEngine(EngineWrapper):
         """
         if request.messages is not None:
             request = await self._guarded(request, request.messages)
+        if self.no_calls:
+            request = await self._without_calls(request, request.messages)
         self.by_messages = request.ids is None
         try:
             async with self.places.of(request.sampling.conversation):
@@ -73,6 +81,17 @@ class TurnEngine(EngineWrapper):
             raise bad_request(SPELLED, "messages")
         render = self.guard.tokenize_fn(request.rendered_with)
         return request.after(await render(messages, add_generation_prompt=True))
+
+    async def _without_calls(
+        self, request: SampleRequest, messages: Sequence[Message] | None
+    ) -> SampleRequest:
+        """Return a request for ids, which show the tools, of whose answer no text is read as a call."""
+        shown = request.rendered_with
+        if messages is not None:
+            if is_multimodal(messages):
+                raise bad_request(UNCALLED, "tool_choice")
+            request = request.after(await self.render(messages, shown, add_generation_prompt=True))
+        return attrs.evolve(request, rendering=attrs.evolve(shown, tools=()))
 
     async def aclose(self) -> None:
         """Do nothing: the engine is the gateway's."""

@@ -131,6 +131,7 @@ class TurnTaker:
         certificates: What is known of each rendering. Agents may send new tools forever: old ones go.
         fetcher: Fetches images by their addresses, if the operator allows it.
         texts: Compares the text of turns with their ids, where the model's folder is known.
+        keeps_forbidden_tools: Whether tools that a request forbids to call stay in its prompt.
     """
 
     sampler: TurnSampler
@@ -143,6 +144,7 @@ class TurnTaker:
     certificates: Certificates = attrs.field(factory=Certificates)
     fetcher: ImageFetcher | None = None
     texts: TextCheck | None = None
+    keeps_forbidden_tools: bool = False
     _renderings: dict[bytes, Rendering] = attrs.field(factory=dict, init=False, repr=False)
     """Those that requests had, by a digest of their JSON."""
 
@@ -161,7 +163,8 @@ class TurnTaker:
 
     def turn_engine(self, asked: AskedTurn, on_place: Callable[[], object]) -> TurnEngine:
         """Return the engine for one turn; `on_place` is called when the turn has its place."""
-        return TurnEngine(self.engine, self.places, self.guard, asked.media, on_place)
+        no_calls = not asked.request.tools and bool(asked.prompt.tools)
+        return TurnEngine(self.engine, self.places, self.guard, asked.media, no_calls, on_place)
 
     async def read(self, session: Session, request: ParsedRequest, stamp: RequestStamp) -> AskedTurn:
         """Return a request as it was read; raises `RequestRefused` where it exceeds a limit.
@@ -172,7 +175,7 @@ class TurnTaker:
         field, messages = request.continue_final_message, media.messages
         continued = None if field is None else Continuation.of(field, self._cleaned(messages[-1]))
         prompt = self._prompt(session, request, messages if field is None else messages[:-1])
-        args = parse_sampling(request.sampling).among(prompt.tools)
+        args = parse_sampling(request.sampling).among(prompt.tools if request.tools else ())
         rendering = self.rendering(prompt.tools, args.template_args)
         return AskedTurn(request, stamp, media, prompt, args, rendering, continued)
 
@@ -203,9 +206,13 @@ class TurnTaker:
         session.check_media(media.new)
         return attrs.evolve(media, urls={**media.urls, **await session.media_urls(media.unsent)})
 
+    def shown_tools(self, request: ParsedRequest) -> Sequence[Mapping[str, Any]]:
+        """Return the tools that stand in a request's prompt."""
+        return request.tools or (request.forbidden_tools if self.keeps_forbidden_tools else ())
+
     def _prompt(self, session: Session, request: ParsedRequest, messages: Sequence[Message]) -> SessionPrompt:
         """Return the conversation of a request; raises `RequestRefused` where it exceeds a limit."""
-        prompt = read_prompt(self.noise, messages, request.tools, session.last_prompt)
+        prompt = read_prompt(self.noise, messages, self.shown_tools(request), session.last_prompt)
         if prompt.turns > self.limits.turns:
             what = "assistant messages in this prompt"
             raise limit_reached(what, prompt.turns, self.limits.turns, "--max-turns")

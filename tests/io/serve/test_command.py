@@ -204,6 +204,7 @@ def test_the_help_says_what_there_is() -> None:
         ("--special-tokens", ["text", "keep"]),
         ("--on-abort", ["raise", "resume"]),
         ("--on-other-text", ["notice", "raise"]),
+        ("--tools-when-tool-choice-none", ["keep", "exclude"]),
         ("--truncated", ["close", "refuse"]),
         ("--odd-stop", ["keep", "replace", "refuse"]),
     ],
@@ -436,6 +437,7 @@ def test_defaults_are_those_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None
     assert (options.log_level, options.spans, options.wire, options.seed) == ("warning", "off", "later", 0)
     off = ("fast", "durable", "verbose", "access_log", "base_url", "model", "api_key", "vocab_size", "family")
     assert not any(getattr(options, name) for name in (*off, "keys", "special_tokens", "on_other_text"))
+    assert options.tools_when_tool_choice_none is None
     assert options.limits == GatewayLimits(
         body_bytes=64 * MIB,
         header_bytes=32_768,
@@ -514,6 +516,9 @@ async def test_each_option_is_a_choice_of_the_gateway(
     served_too = given(monkeypatch, *words.split())
     shared = (await command.gateway_of(served_too)).options
     assert (shared.share_keys, shared.guarded, shared.on_other_text) == (True, False, OnOtherText.RAISE)
+    for value, keeps in (("keep", True), ("exclude", False)):
+        chosen = given(monkeypatch, "--store", "memory", "--tools-when-tool-choice-none", value)
+        assert (await command.gateway_of(chosen)).turns.keeps_forbidden_tools is keeps
     assert shared.spans is not None
     assert shared.spans.with_ids
 

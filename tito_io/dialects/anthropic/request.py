@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from tito_io.dialects.constraints import anthropic_constraint
+from tito_io.dialects.constraints import anthropic_constraint, callable_tools
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields, drop_tool
 from tito_io.dialects.message_parts import ERROR_PREFIX, Content, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
@@ -102,9 +102,9 @@ def parse_request(
     given = RequestFields.of_body(body, ()).values
     fields = RequestFields.of_body(given, ignoring, strict=strict)
     _check(fields)
-    forbidden = fields.nested("tool_choice").values.get("type") == "none"
     declared, deferred = _tools(fields)
-    tools = () if forbidden else declared
+    choice = fields.nested("tool_choice").values.get("type")
+    tools, forbidden = callable_tools(declared, forbidden=choice == "none")
     if deferred:
         fields = fields.inner({**fields.values, "messages": _defined(fields, deferred)}, "")
     given_messages = fields.nested_list("messages", required=True)
@@ -115,6 +115,7 @@ def parse_request(
     return ParsedRequest(
         messages=(*system_message(fields, "system"), *messages),
         tools=tools,
+        forbidden_tools=forbidden,
         sampling={**sampling, **anthropic_constraint(fields, tools)},
         model=fields.optional("model", str),
         stream=fields.flag("stream"),

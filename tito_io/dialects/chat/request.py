@@ -8,7 +8,7 @@ from typing import Any
 
 from tito_core import Message
 from tito_core.message import copied
-from tito_io.dialects.constraints import chat_constraint
+from tito_io.dialects.constraints import callable_tools, chat_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, Ignored, RequestFields, drop_tool
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 from tito_io.fields import json_kind
@@ -57,13 +57,14 @@ def parse_request(
     fields = RequestFields.of_body(given, ignoring, strict=strict)
     _check(fields)
     declared = tuple(_tools(fields))
-    tools = () if fields.values.get("tool_choice") == "none" else declared
+    tools, forbidden = callable_tools(declared, forbidden=fields.values.get("tool_choice") == "none")
     messages, continued = _messages(fields, known), _continued(fields)
     own = {name: fields.values[name] for name in SAMPLING & fields.values.keys()}
     sampling = fields.sampling(reasoning_switches(fields), **own)
     return ParsedRequest(
         messages=messages,
         tools=tools,
+        forbidden_tools=forbidden,
         sampling={**sampling, **chat_constraint(fields, tools)},
         model=fields.optional("model", str),
         stream=fields.flag("stream"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from tito_io.dialects.constraints import google_constraint, json_format
+from tito_io.dialects.constraints import callable_tools, google_constraint, json_format
 from tito_io.dialects.fields import ApiNames, drop_tool, in_json
 from tito_io.dialects.message_parts import ERROR_PREFIX, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
@@ -91,11 +91,12 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
     sampling = _sampling(config)
     calling = fields.nested("toolConfig").nested("functionCallingConfig")
     declared = tuple(_tools(fields))
-    tools = () if calling.values.get("mode") == "NONE" else declared
+    tools, forbidden = callable_tools(declared, forbidden=calling.values.get("mode") == "NONE")
     messages = chat_messages(fields.nested_list("contents", required=True))
     return ParsedRequest(
         messages=(*_system(fields.nested("systemInstruction")), *messages),
         tools=tools,
+        forbidden_tools=forbidden,
         sampling={**sampling, **google_constraint(calling, tools), **_format(config)},
         logprobs=config.flag("responseLogprobs"),
         continue_final_message=_continued(fields),

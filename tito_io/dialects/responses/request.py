@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tito_io.dialects.constraints import responses_constraint
+from tito_io.dialects.constraints import callable_tools, responses_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, RequestFields
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 
@@ -60,8 +60,8 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
     offered = tuple(offered_tools([*fields.nested_list("tools"), *tools_in(items, ADDITIONAL_TOOLS)]))
     found = offered_tools(tools_in(items, FOUND_TOOLS))
     compacting = bool(items) and items[-1].values.get("type") == TRIGGER
-    forbidden = fields.values.get("tool_choice") == "none"
-    tools = () if forbidden else tuple(one.definition for one in offered)
+    declared = tuple(one.definition for one in offered)
+    tools, forbidden = callable_tools(declared, forbidden=fields.values.get("tool_choice") == "none")
     instructions = fields.optional("instructions", str)
     system = [{"role": "system", "content": instructions}] if instructions else []
     reasoning = fields.nested("reasoning")
@@ -72,6 +72,7 @@ def parse_request(body: object, ignoring: frozenset[str], *, strict: bool = Fals
         instructed=bool(system),
         compacting=compacting,
         tools=tools,
+        forbidden_tools=forbidden,
         call_items=call_items((*offered, *found)),
         sampling={**_sampling(fields, reasoning), **responses_constraint(fields, tools)},
         model=fields.optional("model", str),

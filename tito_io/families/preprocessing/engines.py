@@ -62,6 +62,7 @@ VLLM = MessageRules(
         fills=dict.fromkeys(("description", "parameters")),
     ),
     defers=True,  # the same, _propagate_defer_loading
+    keeps_forbidden_tools=True,  # renderers/online_renderer.py:292; an option leaves them out
 )
 
 SGLANG = MessageRules(
@@ -114,6 +115,7 @@ LMDEPLOY = MessageRules(
     tool_functions=Keys(  # serve/openai/protocol.py:106
         ("description", "name", "parameters"), fills=dict.fromkeys(("description", "parameters"))
     ),
+    keeps_forbidden_tools=True,  # tool_parser.py:35 dump_tools
 )
 
 TENSORRT_LLM = MessageRules(
@@ -139,6 +141,7 @@ TENSORRT_LLM = MessageRules(
         ("name", "description", "parameters", "strict"),
         fills=dict.fromkeys(("description", "parameters", "strict")),
     ),
+    keeps_forbidden_tools=True,  # serve/render/chat.py prepare_chat_request
 )
 
 DYNAMO = MessageRules(
@@ -202,6 +205,7 @@ LLAMACPP = MessageRules(
     },
     tools=Keys(("type", "function")),  # chat.cpp:527
     tool_functions=Keys(("name", "description", "parameters"), fills={"description": "", "parameters": {}}),
+    keeps_forbidden_tools=True,  # chat.cpp: only parsers and grammars look at the choice
     variables={"enable_thinking": True},  # chat.cpp:892
     dates={"datetime": "%b %d %Y", "date_string": "%d %b %Y"},  # chat.cpp:1058
 )

@@ -133,6 +133,7 @@ class MessageRules:
         bare_tools: Whether a template gets the functions alone.
         tool_functions: The keys of a tool's function.
         defers: Whether a function gets `defer_loading` of its tool where it has none.
+        keeps_forbidden_tools: Whether tools stay in the prompt of a request with `tool_choice: "none"`.
         last_turn: What becomes of an assistant's message at the end.
         variables: What the template gets where the request has no variable of that name.
         dates: Formats of the day, which the template gets as variables likewise.
@@ -176,6 +177,7 @@ class MessageRules:
     bare_tools: bool = False
     tool_functions: Keys | None = None
     defers: bool = False
+    keeps_forbidden_tools: bool = False
     last_turn: LastTurn = LastTurn.KEPT
     variables: Mapping[str, Any] = field(factory=dict)
     dates: Mapping[str, str] = field(factory=dict)
