@@ -18,6 +18,7 @@ import attrs
 
 from tito_io.client import sampling
 from tito_io.fields import Fields, json_kind
+from tito_io.thinking import under_all_names, with_effort
 
 from .protocol import UntranslatableError
 
@@ -306,14 +307,17 @@ class RequestFields(Fields):
     def sampling(self, template_args: Mapping[str, Any], **renamed: Any) -> dict[str, Any]:
         """Return the engine's sampling arguments, and those that the dialect has another name for.
 
-        `template_args` are further arguments of the chat template; those that the client gave itself win.
+        `template_args` are further arguments of the chat template; those that the client gave itself win. A
+        switch for reasoning comes under all names that templates have for it (`tito_io.thinking`).
 
         >>> RequestFields({"chat_template_kwargs": {"a": 1}, "n": 2}).sampling({"a": 2, "b": 3}, max_tokens=9)
         {'chat_template_kwargs': {'a': 1, 'b': 3}, 'max_tokens': 9}
         """
         found = {name: value for name, value in self.values.items() if name in ENGINE_ARGUMENTS}
-        if template_args:
-            found["chat_template_kwargs"] = {**template_args, **self.nested("chat_template_kwargs").values}
+        own = self.nested("chat_template_kwargs").values
+        args = with_effort({**under_all_names(template_args), **under_all_names(own)})
+        if args:
+            found["chat_template_kwargs"] = args
         return {**found, **renamed}
 
 

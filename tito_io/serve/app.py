@@ -394,7 +394,7 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
     if "session" in request.path_params:
         await _check_session(gateway, request)
     await gateway.session_name(request)
-    parsed = dialect.parse_count(await gateway.messages(request))
+    parsed = gateway.fitted(dialect.parse_count(await gateway.messages(request)))
     gateway.ignored.count(dialect.name, parsed.ignored)
     prompt = gateway.turns.noise.clean(parsed.messages, gateway.turns.shown_tools(parsed))
     args = parse_sampling(parsed.sampling).template_args

@@ -18,7 +18,7 @@ from tito_core import Forgiveness, InputError, OddStop, Policy, TemplateRefused
 from tito_core.media.ranges import Placeholders
 from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.client.turn_sampler import TurnSampler
-from tito_io.dialects.protocol import TokenText, UntranslatableError, as_id
+from tito_io.dialects.protocol import ParsedRequest, TokenText, UntranslatableError, as_id
 from tito_io.engines.aborted_turns import OnAbort, as_on_abort
 from tito_io.engines.family_render import family_as, renders_as
 from tito_io.engines.protocol import Engine, Rendering
@@ -27,7 +27,9 @@ from tito_io.families.family import Family
 from tito_io.families.image_tokens import image_placeholder
 from tito_io.families.preprocessing.engines import rules_for
 from tito_io.families.stored_profile import StoredProfile
+from tito_io.families.thinking_switches import ThinkingSwitches
 from tito_io.fields import json_kind
+from tito_io.thinking import EFFORT, SWITCHES
 from tito_io.whole_numbers import TURNS_BETWEEN_CHECKS
 
 from .auth import ApiKeys, unknown_key
@@ -136,6 +138,7 @@ class Gateway:
         backend: The engine's own routes, where it has any.
         variables: All words of the chat templates, where the model's folder is known: the names that a
             template may read are among them.
+        switches: Which variables of the chat templates switch reasoning, where the model's folder is known.
         spell: Returns the text of an id, or `token_id:N` where the model's folder is not known.
         decode: Returns the text of ids, where the model's folder is known.
         clock: Returns seconds since 1970.
@@ -151,6 +154,7 @@ class Gateway:
     options: GatewayOptions
     backend: Backend | None = None
     variables: Collection[str] | None = None
+    switches: ThinkingSwitches | None = None
     spell: TokenText = as_id
     decode: Callable[[list[int]], str] | None = None
     clock: Callable[[], float]
@@ -216,16 +220,23 @@ class Gateway:
         """Call a function of `body` while other requests are answered."""
         return await anyio.to_thread.run_sync(function, *given, limiter=self.readers)
 
-    def unread(self, body: Mapping[str, Any]) -> list[str]:
-        """Return the paths of a request's template arguments that no chat template reads."""
-        given = body.get("chat_template_kwargs")
-        if self.variables is None or not isinstance(given, Mapping):
-            return []
-        unread = sorted(f"chat_template_kwargs.{name}" for name in given if name not in self.variables)
+    def fitted(self, request: ParsedRequest) -> ParsedRequest:
+        """Return a request whose switches for reasoning are those that the chat template reads.
+
+        What it reads nothing of is added to `ignored`; raises `UntranslatableError` if the gateway is strict.
+        """
+        args = request.sampling.get("chat_template_kwargs")
+        if self.variables is None or self.switches is None or not isinstance(args, Mapping):
+            return request
+        given = request.body.get("chat_template_kwargs")
+        known = {*self.variables, *SWITCHES, EFFORT}
+        others = (name for name in given if name not in known) if isinstance(given, Mapping) else ()
+        unread = (*sorted(f"chat_template_kwargs.{name}" for name in others), *self.switches.unread(args))
         for path in unread:
             if self.options.strict and path not in self.options.ignore:
                 raise UntranslatableError(path, "is no variable of the chat template", "leave it out")
-        return unread
+        sampling = {**request.sampling, "chat_template_kwargs": self.switches.reaching(args)}
+        return attrs.evolve(request, sampling=sampling, ignored=(*request.ignored, *unread))
 
     def count_error(self, reply: RequestRefused) -> dict[str, str]:
         """Count an error that a request is answered with; return its headers."""
@@ -303,6 +314,7 @@ def build_gateway(
         options=chosen,
         backend=backend,
         variables=None if family is None else _words(family),
+        switches=None if family is None else ThinkingSwitches.of(family),
         # The text of a part of a character is its replacement sign, as in engines.
         spell=as_id if family is None else lru_cache(TEXTS)(lambda index: family.decode([index])),
         decode=None if family is None else family.decode,

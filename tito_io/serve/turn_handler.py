@@ -32,6 +32,7 @@ from tito_io.dialects.protocol import (
 )
 from tito_io.dialects.wire import dumps
 from tito_io.engines.protocol import Delta
+from tito_io.thinking import EFFORT
 
 from .auth import HEADER
 from .commit import Commit
@@ -51,6 +52,9 @@ JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers that keep proxies from collecting a stream."""
+UNREAD_HEADER = "x-tito-unread"
+UNREAD = frozenset(("thinking", EFFORT))
+"""What that header may name: wishes that most clients send, so that an error would be too much."""
 CLOSING = "tito.closing"
 """An ASGI extension: returns whether the server drops what is sent now. `receive` says so a little later."""
 UNSENT = 1 << 16
@@ -177,6 +181,7 @@ class TurnResponse:
         begun: When the request's headers came, by a clock that only measures.
         connection: The client's connection.
         stream: The stream, once it has begun.
+        unread: Wishes of the request of which the chat template reads nothing.
         pinging: Holds what keeps a silent stream alive.
         record: What becomes of the request, for its span.
     """
@@ -189,6 +194,7 @@ class TurnResponse:
     begun: float = attrs.field(kw_only=True)
     connection: ClientConnection = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
+    unread: frozenset[str] = attrs.field(default=frozenset(), init=False)
     pinging: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     record: TurnRecord = attrs.field(init=False)
 
@@ -230,8 +236,9 @@ class TurnResponse:
             kept = isinstance(self.dialect, Responses)
             request = self.dialect.parse(resolved(session, body) if kept else body)
         turns = self.gateway.turns
-        unread = self.gateway.unread(request.body)
-        self.gateway.ignored.count(self.dialect.name, (*request.ignored, *unread))
+        request = self.gateway.fitted(request)
+        self.gateway.ignored.count(self.dialect.name, request.ignored)
+        self.unread = UNREAD.intersection(request.ignored)
         record.model, record.stream = request.model or await turns.model_name(), request.stream
         asked = await turns.read(session, request, stamp)
         waited = partial(self.gateway.metrics.count_wait, later=bool(session.commits), begun=self.begun)
@@ -349,7 +356,8 @@ class TurnResponse:
         await connection.json(reply.status, body, {**self._headers(), **headers})
 
     def _headers(self) -> dict[str, str]:
-        return {HEADER: self.name}
+        unread = {UNREAD_HEADER: ", ".join(sorted(self.unread))} if self.unread else {}
+        return {HEADER: self.name, **unread}
 
     def _end(self, turn: UnreceivedTurn, commits: tuple[Commit, ...]) -> str:
         """Return how a turn ended, in the words of the log."""

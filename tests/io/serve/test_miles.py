@@ -299,7 +299,8 @@ async def test_a_record_s_request_has_what_its_prompt_was_rendered_with() -> Non
         await session.chat(body)
         (record,) = (await session.records()).records
     assert record.request["tools"] == [tool]
-    assert record.request["chat_template_kwargs"] == {**args, "reasoning_effort": "low"}
+    everywhere = {"enable_thinking": False, "thinking": False, "thinking_mode": "disabled"}
+    assert record.request["chat_template_kwargs"] == {**everywhere, "reasoning_effort": "low"}
     calls = record.response["choices"][0]["message"]["tool_calls"]
     assert [(one["id"], one["index"]) for one in calls] == [("a", 0), ("b", 1)]
 

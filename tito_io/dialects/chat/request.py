@@ -12,6 +12,7 @@ from tito_io.dialects.constraints import callable_tools, chat_constraint
 from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, Ignored, RequestFields, drop_tool
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 from tito_io.fields import json_kind
+from tito_io.thinking import under_all_names
 
 SAMPLING = frozenset(("max_tokens", "max_completion_tokens", "stop", "n"))
 TRANSLATED = (
@@ -210,10 +211,10 @@ def reasoning_switches(fields: RequestFields) -> dict[str, Any]:
     """Return the template arguments for what several vendors call the wish for reasoning.
 
     `reasoning_effort` is OpenAI's, `reasoning` OpenRouter's, `enable_thinking` Qwen's; `thinking` is that of
-    DeepSeek, GLM and Kimi.
+    DeepSeek, GLM and Kimi. A switch is written under the names of all templates.
 
     >>> reasoning_switches(RequestFields({"thinking": {"type": "disabled"}, "reasoning": {"effort": "low"}}))
-    {'reasoning_effort': 'low', 'enable_thinking': False}
+    {'enable_thinking': False, 'thinking': False, 'thinking_mode': 'disabled', 'reasoning_effort': 'low'}
     """
     reasoning = fields.nested("reasoning")
     reasoning.check_choices("effort")
@@ -226,4 +227,4 @@ def reasoning_switches(fields: RequestFields) -> dict[str, Any]:
     else:
         fields.expect_value("thinking", ({"type": "adaptive"}, {"type": "auto"}), "use enabled or disabled")
     found = {"reasoning_effort": effort, "enable_thinking": enabled}
-    return {name: value for name, value in found.items() if value is not None}
+    return under_all_names({name: value for name, value in found.items() if value is not None})

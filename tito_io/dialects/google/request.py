@@ -13,6 +13,7 @@ from tito_io.dialects.constraints import callable_tools, google_constraint, json
 from tito_io.dialects.fields import ApiNames, drop_tool, in_json
 from tito_io.dialects.message_parts import ERROR_PREFIX, ToolCall, arguments_text, content_of
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
+from tito_io.thinking import under_all_names, with_effort
 
 from .fields import GoogleFields, camel
 
@@ -147,7 +148,7 @@ def _thinking(thinking: GoogleFields) -> dict[str, Any]:
         found["enable_thinking"] = budget > 0
     if budget is not None and budget > 0:
         found["thinking_budget"] = budget
-    return found
+    return with_effort(under_all_names(found))
 
 
 def _format(config: GoogleFields) -> dict[str, Any]:
