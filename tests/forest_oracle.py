@@ -289,13 +289,21 @@ def weights(call: StoredCall, place: int) -> str | None:
 
 
 def routed(row: Row, place: int) -> bytes | None:
-    """Return what the first call on the way sent for a position."""
+    """Return the first row that calls on the way sent for a position, of those that are a route.
+
+    The rows have two numbers, so that zeros are none. One like the row before it is the last choice.
+    """
+    found = []
     for call in row.path:
+        passed = len(ids(call)) - bool(completion_ids(call))
         sent = call.routed_experts
-        if sent is not None and sent.start <= place < sent.start + sent.shape[0]:
-            size = len(sent.data) // sent.shape[0]
-            return sent.data[(place - sent.start) * size : (place - sent.start + 1) * size]
-    return None
+        if sent is None or not sent.start <= place < min(sent.start + sent.shape[0], passed):
+            continue
+        ours = sent.data[2 * (place - sent.start) :][:2]
+        before = sent.data[2 * (place - sent.start - 1) :][:2] if place > sent.start else None
+        if any(ours):
+            found.append((ours == before, ours))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def write(row: Row, owners: dict[str, Row | None]) -> None:

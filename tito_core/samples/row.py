@@ -162,7 +162,12 @@ def write_row(
     routed experts differ in kind.
     """
     ledger = tuple(_spans(draft, owned))
-    experts = ((call.name, call.routed_experts) for call in draft.path if call.routed_experts is not None)
+    experts = (
+        # No forward pass followed the last sampled id.
+        (call.name, call.stop - (call.start < call.stop), call.routed_experts)
+        for call in draft.path
+        if call.routed_experts is not None
+    )
     return Row(
         name=draft.call.name,
         ids=Ids(array(PACKED, draft.call.ids.tobytes())[: draft.length]),

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import attrs
 
-from tito_core.samples import RoutedExperts, WeightVersion
+from tito_core.samples import MissingRow, RoutedExperts, WeightVersion
+from tito_core.samples.experts import merge_experts
 
 from .protocol import Engine, Rendering, Reply, UnsupportedError, Usage
 from .replies.output_parser import OutputParser, with_messages
@@ -66,7 +67,7 @@ def joined_ids(parts: Sequence[Reply], notices: Sequence[str] = ()) -> Reply:
         ),
         stop_reason=last.stop_reason,
         weight_versions=joined_versions(parts),
-        routed_experts=_experts([part.routed_experts for part in parts]),
+        routed_experts=_experts(parts),
         siblings=(),
         notices=(*chain.from_iterable(part.notices for part in parts), *notices),
         raw={"parts": [part.raw for part in parts]},
@@ -118,19 +119,21 @@ def _logprobs(parts: Sequence[Reply]) -> tuple[float | None, ...] | None:
     return tuple(chain.from_iterable(nothing))
 
 
-def _experts(parts: Sequence[RoutedExperts | None]) -> RoutedExperts | None:
-    """Return the rows of all parts, each row of the first part that has it; None where a part has none.
-
-    A later part computes the rows of earlier positions again, perhaps with other weights.
-    """
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+def _experts(parts: Sequence[Reply]) -> RoutedExperts | None:
+    """Return the rows of all parts, where several have one as `merge_experts` chooses; None without any."""
+    sent = [
+        ("", len(part.prompt_ids) + len(part.completion_ids) - bool(part.completion_ids), part.routed_experts)
+        for part in parts
+    ]
+    known = [(name, passed, experts) for name, passed, experts in sent if experts is not None]
+    if len({experts.kind for _, _, experts in known}) != 1:
         return None
-    whole = known[0]
-    for part in known[1:]:
-        if part.kind != whole.kind or part.start > whole.stop:
-            return None
-        rows = bytes(part.between(max(whole.stop, part.start), part.stop)) if part.stop > whole.stop else b""
-        shape = (max(part.stop, whole.stop) - whole.start, *whole.shape[1:])
-        whole = attrs.evolve(whole, data=whole.data + rows, shape=shape)
-    return whole
+    end = max(experts.stop for _, _, experts in known)
+    merged = merge_experts(known, end, MissingRow.SHORTER)
+    # Zeros between rows would look like rows with one expert per layer.
+    if merged is None or not merged.valid or (len(merged.valid) > 1 and merged.shape[1:][-1:] <= (1,)):
+        return None
+    start, stop = merged.valid[0][0], merged.shape[0]
+    whole = RoutedExperts(data=merged.data, dtype=merged.dtype, shape=merged.shape)
+    rows = bytes(whole.between(start, stop))
+    return attrs.evolve(whole, data=rows, shape=(stop - start, *merged.shape[1:]), start=start)

@@ -77,6 +77,7 @@ def to_columns(entry: Entry) -> dict[str, Any]:
             "dtype": experts.dtype,
             "shape": list(experts.shape),
             "valid": [{"start": start, "stop": stop} for start, stop in experts.valid],
+            "corrected": [{"start": start, "stop": stop} for start, stop in experts.corrected],
         },
         "left_out": row.left_out,
         "reward": None if row.reward is None else float(row.reward),

@@ -49,8 +49,9 @@ def _own_schema(pa: Any) -> Any:
     place = [("start", whole), ("stop", whole)]
     span = [("origin", text), *place, ("call", text), ("weights", text), ("trained", pa.bool_())]
     turn = [("call", text), *place, ("finish_reason", text), ("ending", text), ("trained", pa.bool_())]
-    valid = pa.list_(pa.struct(place))
-    experts = {"data": pa.large_binary(), "dtype": text, "shape": pa.list_(long), "valid": valid}
+    ranges = pa.list_(pa.struct(place))
+    experts = {"data": pa.large_binary(), "dtype": text, "shape": pa.list_(long)}
+    experts |= {"valid": ranges, "corrected": ranges}
     types = {"conversation": text, "line": long, "place": long, "name": text, "ids": pa.list_(whole)}
     types |= {"loss_mask": pa.list_(pa.int8()), "logprobs": pa.list_(number)}
     types |= {"spans": pa.list_(pa.struct(span)), "turns": pa.list_(pa.struct(turn))}

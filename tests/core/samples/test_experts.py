@@ -7,12 +7,14 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.core.samples.calls import call
 from tests.core.samples.row_sets import LEFT, ROOT
 from tito_core import InputError
 from tito_core.samples.experts import MissingRow, RoutedExperts, merge_experts
 from tito_core.samples.forest import Forest
 from tito_core.samples.options import (
     SampleOptions,
+    TurnRule,
 )
 from tito_core.samples.row import Row
 from tito_core.samples.rows import make_rows
@@ -45,8 +47,8 @@ def test_megabytes_are_not_shown() -> None:
 
 
 def test_megabytes_of_a_row_are_not_shown_either() -> None:
-    merged = merge_experts([("a", ROWS)], 4, MissingRow.SHORTER)
-    assert repr(merged) == "RowExperts(dtype='uint8', shape=(4, 1), valid=((0, 4),))"
+    merged = merge_experts([("a", 4, ROWS)], 4, MissingRow.SHORTER)
+    assert repr(merged) == "RowExperts(dtype='uint8', shape=(4, 1), valid=((0, 4),), corrected=())"
 
 
 def rows(start: int, *numbers: int, dtype: str = "uint16") -> RoutedExperts:
@@ -81,7 +83,13 @@ def numbers(row: Row) -> list[int]:
         (rows(0, 1, 2), rows(3, 4), MissingRow.REPEAT, [1, 2, 2, 4, 4], ((0, 2), (3, 4))),
         (rows(1, 2), rows(0, 91, 92, 93, 94), MissingRow.SHORTER, [91, 2, 93, 94], ((0, 4),)),
         (rows(1, 2), None, MissingRow.REPEAT, [0, 2, 2, 2, 2], ((1, 2),)),
-        (None, rows(0, 1, 2, 3, 4, 5), MissingRow.SHORTER, [1, 2, 3, 4, 5], ((0, 5),)),
+        (None, rows(0, 1, 2, 3, 4, 5), MissingRow.SHORTER, [1, 2, 3, 4], ((0, 4),)),
+        (rows(0, 1, 2, 99), rows(2, 3, 4), MissingRow.SHORTER, [1, 2, 3, 4], ((0, 4),)),
+        (rows(0, 1), rows(2, 3, 4), MissingRow.PAD, [1, 0, 3, 4, 0], ((0, 1), (2, 4))),
+        (rows(0, 0, 2), rows(0, 91, 92, 3, 4), MissingRow.SHORTER, [91, 2, 3, 4], ((0, 4),)),
+        (rows(0, 0, 2), rows(2, 3, 4), MissingRow.REPEAT, [0, 2, 3, 4, 4], ((1, 4),)),
+        (rows(0, 0, 0), rows(0, 0, 0, 0, 4), MissingRow.PAD, [0, 0, 0, 4, 0], ((3, 4),)),
+        (rows(0, 1, 2), rows(2, 3, 0), MissingRow.SHORTER, [1, 2, 3], ((0, 3),)),
         (rows(0), None, MissingRow.SHORTER, [], ()),
         (rows(0), None, MissingRow.PAD, [0, 0, 0, 0, 0], ()),
     ],
@@ -97,6 +105,55 @@ def test_routed_experts_stand_at_their_ids(
     assert numbers(row) == found
     assert row.experts is not None
     assert row.experts.valid == valid
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found", "corrected"),
+    [
+        (rows(0, 7, 7), rows(0, 91, 8, 3, 4), [7, 8, 3, 4], ((1, 2),)),
+        (rows(0, 7, 7), rows(0, 7, 7, 7, 4), [7, 7, 7, 4], ()),
+        (rows(0, 7, 7), rows(1, 7, 3, 4), [7, 7, 3, 4], ()),
+        (rows(0, 7, 7), rows(2, 3, 4), [7, 7, 3, 4], ()),
+        (rows(0, 7, 7), rows(0, 9, 9, 3, 4), [7, 7, 3, 4], ()),
+        (rows(0, 0, 7), rows(0, 1, 92, 3, 4), [1, 7, 3, 4], ()),
+        (rows(0, 0x101, 1), rows(0, 91, 92, 3, 4), [0x101, 1, 3, 4], ()),
+    ],
+)
+def test_a_repeated_row_yields_to_one_that_is_not(
+    first: RoutedExperts, second: RoutedExperts, found: list[int], corrected: tuple[tuple[int, int], ...]
+) -> None:
+    row = routed(first, second)
+    assert numbers(row) == found
+    assert row.experts is not None
+    assert row.experts.valid == ((0, 4),)
+    assert row.experts.corrected == corrected
+
+
+@pytest.mark.parametrize(
+    ("experts", "valid"),
+    [((3, 2, 2), ((1, 3),)), ((3, 4, 1), ((0, 3),)), ((3, 4), ((1, 3),)), ((12,), ((0, 12),))],
+)
+def test_a_row_of_zeros_may_be_true_with_one_expert_per_layer(
+    experts: tuple[int, ...], valid: tuple[tuple[int, int], ...]
+) -> None:
+    sent = RoutedExperts(data=bytes((*[0] * 4, *range(8))), dtype="uint8", shape=experts)
+    table = merge_experts([("a", sent.rows, sent)], sent.rows, MissingRow.PAD)
+    assert table is not None
+    assert table.valid == valid
+
+
+def test_zeros_of_one_expert_per_layer_yield_to_another_row() -> None:
+    sent = [RoutedExperts(data=bytes(data), dtype="uint8", shape=(2, 1, 1)) for data in ((0, 5), (4, 6))]
+    table = merge_experts([("a", 2, sent[0]), ("b", 2, sent[1])], 2, MissingRow.PAD)
+    assert table is not None
+    assert (list(table.data), table.valid, table.corrected) == ([4, 5], ((0, 2),), ((0, 1),))
+
+
+def test_the_last_row_of_a_prompt_alone_is_true() -> None:
+    """A call that sampled nothing had a forward pass for each of its ids."""
+    empty = call("b", [1, 2, 3, 4], [], routed_experts=rows(0, 1, 2, 3, 4))
+    [row] = make_rows(Forest.of([ROOT, empty]), SampleOptions(empty=TurnRule.KEEP)).rows
+    assert numbers(row) == [1, 2, 3, 4]
 
 
 def test_no_routed_experts_are_none() -> None:

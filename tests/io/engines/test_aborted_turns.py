@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -438,16 +439,35 @@ def test_ids_that_cannot_be_sent_again_are_in_the_error() -> None:
 
 
 def test_rows_of_experts_are_those_of_the_part_that_sampled() -> None:
-    def part(ids: tuple[int, ...], data: bytes | None) -> Reply:
+    def part(before: tuple[int, ...], ids: tuple[int, ...], data: bytes | None) -> Reply:
         experts = None if data is None else RoutedExperts(data=data, dtype="uint8", shape=(len(data), 1))
-        return attrs.evolve(
-            sample(AbortingEngine(), Sampling(max_tokens=1), LONG), completion_ids=ids, routed_experts=experts
-        )
+        one = sample(AbortingEngine(), Sampling(max_tokens=1), LONG)
+        return attrs.evolve(one, prompt_ids=(*LONG, *before), completion_ids=ids, routed_experts=experts)
 
-    whole = joined_ids([part((1, 2), b"\1\2\3"), part((3,), b"\7\7\7\4")]).routed_experts
-    assert whole is not None
-    assert (whole.data, whole.shape) == (b"\1\2\3\4", (4, 1))
-    assert joined_ids([part((1,), b"\1"), part((2,), None)]).routed_experts is None
+    parts = [part((), (1, 2), b"\1\2\3"), part((1, 2), (3,), b"\7\7\7\4")]
+    whole = RoutedExperts(data=b"\1\2\3\4", dtype="uint8", shape=(4, 1))
+    assert joined_ids(parts).routed_experts == whole
+    first = RoutedExperts(data=b"\1\2\3", dtype="uint8", shape=(3, 1))
+    assert joined_ids([parts[0], part((1, 2), (3,), None)]).routed_experts == first
+    assert joined_ids([part((), (1,), None), part((1,), (2,), None)]).routed_experts is None
+
+
+def test_a_resumed_part_has_the_rows_that_an_earlier_one_lost() -> None:
+    def part(data: tuple[int, ...], start: int, axes: tuple[int, ...] = (2,)) -> Reply:
+        shape = (len(data) // math.prod(axes), *axes)
+        experts = RoutedExperts(data=bytes(data), dtype="uint8", shape=shape, start=start)
+        one = sample(AbortingEngine(), Sampling(max_tokens=9), LONG)
+        return attrs.evolve(one, routed_experts=experts)
+
+    def rows(*parts: Reply) -> tuple[int, list[int]] | None:
+        whole = joined_ids(parts).routed_experts
+        return None if whole is None else (whole.start, list(whole.data))
+
+    assert rows(part((0, 0, 3, 4), 1), part((5, 6, 7, 8), 1)) == (1, [5, 6, 3, 4])
+    assert rows(part((0, 0, 3, 4, 0, 0), 1), part((7, 8), 4)) == (2, [3, 4, 0, 0, 7, 8])
+    assert rows(part((3,), 1, (1,)), part((7,), 4, (1,))) is None
+    assert rows(part((3, 4), 1), part((7,), 4, (1,))) is None
+    assert rows(part((0, 0), 1)) is None
 
 
 def test_versions_of_parts_that_name_none_are_left_open() -> None:

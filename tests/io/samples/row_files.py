@@ -27,8 +27,11 @@ def entry_of(data: Mapping[str, Any]) -> Entry:
     """Return the row of plain columns."""
     experts = data["experts"]
     if experts is not None:
-        valid = tuple((one["start"], one["stop"]) for one in experts["valid"])
-        experts = RowExperts(**{**experts, "shape": tuple(experts["shape"]), "valid": valid})
+        ranges = {
+            name: tuple((one["start"], one["stop"]) for one in experts[name])
+            for name in ("valid", "corrected")
+        }
+        experts = RowExperts(**{**experts, "shape": tuple(experts["shape"]), **ranges})
     spans = [RowSpan(**{**one, "origin": Origin[one["origin"].upper()]}) for one in data["spans"]]
     turns = [RowTurn(**{**one, "ending": Ending[one["ending"].upper()]}) for one in data["turns"]]
     row = Row(

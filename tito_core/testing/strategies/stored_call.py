@@ -193,12 +193,17 @@ def weights(choices: Choices, size: int) -> tuple[WeightVersion, ...]:
 
 
 def experts(choices: Choices, number: int, start: int, stop: int) -> RoutedExperts | None:
-    """Return rows that say which call sent them; engines leave out the last, and some begin later."""
+    """Return rows that say which call sent them; engines leave out the last, and some begin later.
+
+    Some rows are lost: zeros, or the row before once more.
+    """
     first, last = choices.pick((0, 0, start, max(start - 1, 0))), choices.pick((stop - 1, stop - 1, stop))
     if last < first or choices.once_in(4):
         return None
-    data = b"".join(bytes((number + 1, place % 256)) for place in range(first, last))
-    return RoutedExperts(data=data, dtype="uint8", shape=(last - first, 1, 2), start=first)
+    data = [bytes((number + 1, place % 256)) for place in range(first, last)]
+    for place in range(choices.pick((0, 0, 1, 2, 3)), len(data), 4) if choices.once_in(2) else ():
+        data[place] = choices.pick((bytes(2), data[place - 1] if place else bytes(2)))
+    return RoutedExperts(data=b"".join(data), dtype="uint8", shape=(last - first, 1, 2), start=first)
 
 
 def grown(
