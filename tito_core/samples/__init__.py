@@ -1,6 +1,6 @@
 """From stored calls to training rows: every sampled id trains exactly once."""
 
-from .auxiliary import auxiliary_calls
+from .auxiliary import Agent, auxiliary_calls
 from .call import Ending, StoredCall, WeightVersion
 from .experts import MissingRow, RoutedExperts, RowExperts
 from .forest import Forest
@@ -22,6 +22,7 @@ from .rows import RowSet, Untrained, make_rows
 from .whole_row import WholeRow, row_of
 
 __all__ = [
+    "Agent",
     "AuxiliaryRule",
     "ConversationScope",
     "Cut",

@@ -1,4 +1,7 @@
-"""Calls that a program makes beside its conversation: titles, topic checks, probes, summaries.
+"""Which agent made a call: the main one, a sub-agent, or neither.
+
+Auxiliary calls are those that a program makes beside its conversation: titles, topic checks, probes,
+summaries.
 
 They are recognized by what they are, with the whole rollout in view: calls without tools that continue no
 call and that no call continues, where other calls of the rollout have tools.
@@ -6,12 +9,25 @@ call and that no call continues, where other calls of the rollout have tools.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+
 from ..normalization.key import render_key
 from .forest import Forest
 from .node import EdgeKind, Node
 
 NO_TOOLS = render_key()[:3]
 """How the key of a rendering without tools begins."""
+
+
+class Agent(Enum):
+    """Who made the calls of a row."""
+
+    MAIN = "the agent that the rollout began with"
+    SUB_AGENT = "an agent whose calls continue none of the main agent's"
+    AUXILIARY = "none: a call beside a conversation"
+
+
 ALONE = frozenset((EdgeKind.UNRELATED, EdgeKind.RETRIES))
 
 
@@ -39,6 +55,18 @@ def auxiliary_calls(forest: Forest) -> frozenset[str]:
         for node in forest.nodes
         if _is_alone(node, forest) and _lacks_tools(node) and node.name not in restated
     )
+
+
+def agents(forest: Forest) -> Mapping[str, Agent]:
+    """Return for each call of a `forest` which agent made it.
+
+    The first tree with a call that is not auxiliary is the main agent's. Another tree is a sub-agent's, also
+    where an agent began anew and no edge shows it.
+    """
+    beside = auxiliary_calls(forest)
+    main = next((tree for tree in forest.trees if not beside.issuperset(tree)), ())
+    made = dict.fromkeys((call.name for call in forest.calls), Agent.SUB_AGENT)
+    return made | dict.fromkeys(main, Agent.MAIN) | dict.fromkeys(beside, Agent.AUXILIARY)
 
 
 def _is_alone(node: Node, forest: Forest) -> bool:

@@ -13,6 +13,7 @@ from ..ids import PACKED, Ids
 from ..ledger import Origin
 from ..media.ranges import MediaRange
 from ..sampling_mask import SamplingMask
+from .auxiliary import Agent
 from .call import Ending, StoredCall, weight_runs
 from .experts import MissingRow, RowExperts, merge_experts
 from .row_mask import row_mask
@@ -83,8 +84,9 @@ class Row:
         tree: Name of the first call of the tree that the row belongs to.
         follows: Name of the call whose conversation the row's first prompt goes on from in fewer words, by a
             summary or a part of it (`EdgeKind.COMPACTS`); None where it does not.
-        auxiliary: Whether the row is a call beside a conversation (see `auxiliary_calls`).
+        agent: Which agent of the rollout made the row's calls.
         metadata: Metadata of the call.
+        auxiliary: Whether the row is a call beside a conversation (see `auxiliary_calls`).
         trained: Number of ids that train.
     """
 
@@ -102,7 +104,7 @@ class Row:
     weight: float
     tree: str
     follows: str | None
-    auxiliary: bool
+    agent: Agent
     metadata: Mapping[str, Any]
 
     def __len__(self) -> int:
@@ -110,6 +112,11 @@ class Row:
 
     def __repr__(self) -> str:
         return f"Row({self.name!r}, {len(self)} ids, {self.trained} of them trained)"
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether the row is a call beside a conversation."""
+        return self.agent is Agent.AUXILIARY
 
     @property
     def trained(self) -> int:
@@ -145,7 +152,7 @@ class RowPlace:
 
     tree: str
     follows: str | None
-    auxiliary: bool
+    agent: Agent
 
 
 def write_row(
@@ -194,7 +201,7 @@ def write_row(
         weight=weight,
         tree=place.tree,
         follows=place.follows,
-        auxiliary=place.auxiliary,
+        agent=place.agent,
         metadata=draft.call.metadata,
     )
 

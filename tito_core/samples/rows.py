@@ -13,7 +13,7 @@ import attrs
 
 from ..checks import require
 from ..errors import InputError
-from .auxiliary import auxiliary_calls
+from .auxiliary import agents
 from .call import StoredCall
 from .forest import Forest
 from .leave_out import LeaveOutReason, left_out
@@ -172,7 +172,7 @@ def _rows(
         )
         for draft in drafts
     }
-    beside, totals = auxiliary_calls(forest), dict.fromkeys(conversations.values(), 0)
+    made, totals = agents(forest), dict.fromkeys(conversations.values(), 0)
     for name, count in counts.items():
         totals[conversations[name]] += count
     for draft in drafts:
@@ -183,7 +183,7 @@ def _rows(
             owned[name],
             options.missing_row,
             weight=counts[name] / totals[conversation],
-            place=RowPlace(tree=trees[name], follows=_follows(forest, draft), auxiliary=name in beside),
+            place=RowPlace(tree=trees[name], follows=_follows(forest, draft), agent=made[name]),
             reward=rewards[name],
         )
 

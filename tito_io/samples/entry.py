@@ -16,12 +16,17 @@ import attrs
 import orjson
 
 from tito_core import InputError
-from tito_core.samples import Row, RowSet, RowSpan, RowTurn, SampleOptions, make_rows
+from tito_core.samples import Forest, Row, RowSet, RowSpan, RowTurn, SampleOptions, make_rows
 
 from .read import StoredConversation
 
 HIGHEST = 2**31 - 1
 """The highest id in a column of 32 bits, which Hugging Face `datasets` reads as signed."""
+GROUP_FIELDS = ("group", "example_id", "task")
+"""Metadata of calls that name the group of a rollout; the first that is there counts.
+
+`example_id` and `task` are those of verifiers' results and traces.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,22 +38,39 @@ class Entry:
         line: The first line of the conversation in the stored file, counted from 1.
         place: Its position among the conversation's rows, counted from 0.
         row: The row.
+        group: The task whose rollouts are compared, by the calls' metadata; None where they name none.
     """
 
     conversation: str
     line: int
     place: int
     row: Row
+    group: str | None = None
 
 
 def entries(stored: StoredConversation, options: SampleOptions) -> tuple[list[Entry], RowSet]:
     """Return the rows of a conversation, and the whole result of the kernel; raises its `InputError`."""
-    row_set = make_rows(stored.forest, options)
+    row_set, group = make_rows(stored.forest, options), group_of(stored.forest)
     rows = [
-        Entry(conversation=stored.name, line=stored.first, place=place, row=row)
+        Entry(conversation=stored.name, line=stored.first, place=place, row=row, group=group)
         for place, row in enumerate(row_set.rows)
     ]
     return rows, row_set
+
+
+def group_of(forest: Forest) -> str | None:
+    """Return the group of a rollout; raises `InputError` if its calls name two."""
+    for field in GROUP_FIELDS:
+        named = [value for call in forest.calls if (value := call.metadata.get(field)) is not None]
+        groups = list(dict.fromkeys(map(str, named)))
+        if len(groups) > 1:
+            raise InputError(
+                f"its calls have the groups {groups[0]!r:.60} and {groups[1]!r:.60} in metadata.{field}: "
+                "give one to all"
+            )
+        if groups:
+            return groups[0]
+    return None
 
 
 def to_columns(entry: Entry) -> dict[str, Any]:
@@ -61,6 +83,7 @@ def to_columns(entry: Entry) -> dict[str, Any]:
         raise InputError(f"row {row.name!r:.60}: its metadata cannot be written: {error}") from None
     return {
         "conversation": entry.conversation,
+        "group": entry.group,
         "line": entry.line,
         "place": entry.place,
         "name": row.name,
@@ -84,6 +107,7 @@ def to_columns(entry: Entry) -> dict[str, Any]:
         "weight": row.weight,
         "tree": row.tree,
         "follows": row.follows,
+        "agent": row.agent.name.lower(),
         "auxiliary": row.auxiliary,
         "metadata": metadata,
     }

@@ -52,14 +52,21 @@ def _own_schema(pa: Any) -> Any:
     ranges = pa.list_(pa.struct(place))
     experts = {"data": pa.large_binary(), "dtype": text, "shape": pa.list_(long)}
     experts |= {"valid": ranges, "corrected": ranges}
-    types = {"conversation": text, "line": long, "place": long, "name": text, "ids": pa.list_(whole)}
+    types = {
+        "conversation": text,
+        "group": text,
+        "line": long,
+        "place": long,
+        "name": text,
+        "ids": pa.list_(whole),
+    }
     types |= {"loss_mask": pa.list_(pa.int8()), "logprobs": pa.list_(number)}
     types |= {"spans": pa.list_(pa.struct(span)), "turns": pa.list_(pa.struct(turn))}
     medium = {"modality": text, "identity": text, "offset": whole, "length": whole}
     types |= {"media": pa.list_(pa.struct([*medium.items(), ("collapsed", pa.list_(whole))]))}
     types |= {"experts": pa.struct(list(experts.items())), "left_out": long}
-    types |= {"reward": number, "weight": number, "tree": text, "follows": text, "auxiliary": pa.bool_()}
-    return pa.schema(types | {"metadata": text})
+    types |= {"reward": number, "weight": number, "tree": text, "follows": text, "agent": text}
+    return pa.schema(types | {"auxiliary": pa.bool_(), "metadata": text})
 
 
 @attrs.define

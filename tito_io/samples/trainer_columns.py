@@ -1,7 +1,7 @@
 """Columns of rows under the names that trainers read; no row is padded.
 
-A trainer's rows also have `conversation`, `name`, `reward` and `weight` of the row. Spans, turns, routed
-experts and metadata are in tito's own columns alone.
+A trainer's rows also have `conversation`, `group`, `agent`, `name`, `reward` and `weight` of the row. Spans,
+turns, routed experts and metadata are in tito's own columns alone.
 """
 
 from __future__ import annotations
@@ -78,10 +78,18 @@ def filled_logprobs(row: Row, start: int) -> list[float] | None:
 def _common(entry: Entry) -> dict[str, Any]:
     row = entry.row
     reward = None if row.reward is None else float(row.reward)
-    return {"conversation": entry.conversation, "name": row.name, "reward": reward, "weight": row.weight}
+    return {
+        "conversation": entry.conversation,
+        "group": entry.group,
+        "agent": row.agent.name.lower(),
+        "name": row.name,
+        "reward": reward,
+        "weight": row.weight,
+    }
 
 
-COMMON = {"conversation": "string", "name": "string", "reward": "float64", "weight": "float64"}
+COMMON = {"conversation": "string", "group": "string", "agent": "string", "name": "string"}
+COMMON |= {"reward": "float64", "weight": "float64"}
 TRL = {"input_ids": "list:int32", "labels": "list:int32"}
 TRL |= {"attention_mask": "list:int8", "completion_mask": "list:int8"}
 VERL = {"prompts": "list:int32", "responses": "list:int32", "response_mask": "list:int8"}

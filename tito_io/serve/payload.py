@@ -151,6 +151,7 @@ class _Writer:
             "response_id": self.session.commits[row.name].response,
             "follows": row.follows,
             "auxiliary": row.auxiliary,
+            "agent": row.agent.name.lower(),
             **({"received": False} if row.name in self.session.unreceived else {}),
             **({"media": [attrs.asdict(one) for one in row.media]} if row.media else {}),
         }

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from tito_core import Message, Step, render_key
-from tito_core.samples import AuxiliaryRule, Forest, SampleOptions, StoredCall, auxiliary_calls, make_rows
+from tito_core.samples import (
+    Agent,
+    AuxiliaryRule,
+    Forest,
+    SampleOptions,
+    StoredCall,
+    auxiliary_calls,
+    make_rows,
+)
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 SOME, NONE = render_key(TOOLS), render_key(template_args={"enable_thinking": False})
@@ -93,3 +101,17 @@ def test_a_row_says_which_conversation_it_goes_on_from() -> None:
     after = call("after", [7], [8], prompt=prompt, order=4)
     rows = make_rows(Forest.of([*MAIN, last, after])).rows
     assert {row.name: row.follows for row in rows} == {"summary": None, "after": "summary"}
+
+
+def test_rows_say_which_agent_made_them() -> None:
+    subs = [call("sub", [5], [6], order=3), call("other", [7], [8], order=5)]
+    more = call("b2", [1, 2, 3, 4, 5], [6], order=4)
+    branch = call("branch", [1, 2, 9], [6], order=6)
+    rows = make_rows(Forest.of([TITLE, *MAIN, *subs, more, branch])).rows
+    assert {row.name: row.agent for row in rows} == {
+        "title": Agent.AUXILIARY,
+        "b2": Agent.MAIN,
+        "branch": Agent.MAIN,
+        "sub": Agent.SUB_AGENT,
+        "other": Agent.SUB_AGENT,
+    }

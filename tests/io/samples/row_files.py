@@ -13,7 +13,7 @@ import orjson
 
 from tito_core import Ids, Origin
 from tito_core.media.ranges import MediaRange
-from tito_core.samples import Ending, Row, RowExperts, RowSpan, RowTurn
+from tito_core.samples import Agent, Ending, Row, RowExperts, RowSpan, RowTurn
 from tito_io.engines.protocol import EngineAnswer
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import MilesSample, samples
@@ -43,12 +43,12 @@ def entry_of(data: Mapping[str, Any]) -> Entry:
         media=tuple(MediaRange(**one) for one in data["media"]),
         experts=experts,
         metadata=orjson.loads(data["metadata"]),
-        **{
-            name: data[name]
-            for name in ("name", "left_out", "reward", "weight", "tree", "follows", "auxiliary")
-        },
+        **{name: data[name] for name in ("name", "left_out", "reward", "weight", "tree", "follows")},
+        agent=Agent[data["agent"].upper()],
     )
-    return Entry(conversation=data["conversation"], line=data["line"], place=data["place"], row=row)
+    assert data["auxiliary"] is row.auxiliary
+    place = {name: data[name] for name in ("conversation", "line", "place", "group")}
+    return Entry(**place, row=row)
 
 
 def from_lines(path: Path) -> Iterator[Entry]:

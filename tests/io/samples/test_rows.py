@@ -32,6 +32,7 @@ from tito_io.samples import parquet
 from tito_io.samples.entry import Entry, entries, to_columns
 from tito_io.samples.read import StoredConversation
 from tito_io.samples.sink import SUFFIXES, kind_of, open_sink
+from tito_io.samples.trainer_columns import trl_columns
 
 pa: Any = import_module("pyarrow")
 pj: Any = import_module("pyarrow.json")
@@ -85,9 +86,31 @@ def test_a_row_says_where_it_comes_from() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "group"),
+    [
+        ({}, None),
+        ({"group": "g", "example_id": 7}, "g"),
+        ({"example_id": 7, "task": "math"}, "7"),
+        ({"task": "math"}, "math"),
+    ],
+)
+def test_the_group_of_a_rollout_is_named_by_any_call(metadata: dict[str, Any], group: str | None) -> None:
+    calls = [SMALL[0], attrs.evolve(SMALL[1], metadata=metadata), SMALL[2]]
+    assert [one.group for one in rows(calls)] == [group, group]
+    assert [trl_columns(one)["group"] for one in rows(calls)] == [group, group]
+
+
+def test_a_rollout_of_two_groups_is_refused() -> None:
+    calls = [attrs.evolve(one, metadata={"group": one.name}) for one in SMALL]
+    with pytest.raises(InputError, match=r"the groups 'a' and 'b' in metadata\.group: give one to all"):
+        rows(calls)
+
+
 def test_columns_are_what_they_say() -> None:
     assert to_columns(rows(SMALL)[0]) == {
         "conversation": "c",
+        "group": None,
         "line": 3,
         "place": 0,
         "name": "b",
@@ -118,6 +141,7 @@ def test_columns_are_what_they_say() -> None:
         "weight": 0.6,
         "tree": "a",
         "follows": None,
+        "agent": "main",
         "auxiliary": False,
         "metadata": "{}",
     }

@@ -131,6 +131,7 @@ async def test_a_sample_says_all_that_is_known_of_its_turns() -> None:
                     "response_id": second.name,
                     "follows": None,
                     "auxiliary": False,
+                    "agent": "main",
                 },
                 **posted["metadata"],
             },
