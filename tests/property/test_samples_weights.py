@@ -37,6 +37,19 @@ def test_weights_of_a_conversation_sum_to_one(calls: list[StoredCall], options: 
     assert list(sums.values()) == pytest.approx([1.0] * len(sums))
 
 
+@given(CALLS, OPTIONS)
+@tries(3)
+def test_weights_of_turns_are_shares_of_their_row(calls: list[StoredCall], options: SampleOptions) -> None:
+    for row in make_rows(Forest.of(calls), options).rows:
+        assert sum(turn.weight for turn in row.turns) == pytest.approx(row.weight)
+        assert all((turn.weight > 0) == turn.trained for turn in row.turns)
+        share = row.weight / row.trained
+        trained = [turn for turn in row.turns if turn.trained]
+        assert [turn.weight for turn in trained] == pytest.approx(
+            [share * (t.stop - t.start) for t in trained]
+        )
+
+
 @given(CALLS, OPTIONS, st.sampled_from(Owner), st.sampled_from(RowPer))
 @tries(3)
 def test_the_weight_of_an_id_does_not_depend_on_the_split(

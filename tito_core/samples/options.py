@@ -39,12 +39,14 @@ class Rewards(Enum):
     """Which reward a row gets.
 
     `BROADCAST` gives every row the whole reward. `DISCOUNTED` multiplies it by `discount` once for each turn
-    of the conversation that was sampled after the row's last call, by `order`.
+    of the conversation that was sampled after the row's last call, by `order`. `SUM` is for rewards of single
+    turns, which each `RowTurn` has.
     """
 
     BROADCAST = "the conversation's only reward"
     PER_LEAF = "that of its last call"
     DISCOUNTED = "the only reward, discounted per later turn"
+    SUM = "the sum of the conversation's rewards"
 
 
 class TurnRule(Enum):

@@ -52,6 +52,11 @@ class RowTurn:
         finish_reason: As the engine gave it.
         ending: How the turn ended.
         trained: Whether the turn trains in this row.
+        reward: Reward of the call itself; None without one.
+        reward_to_go: Sum of the rewards of the call and of its conversation's calls of no smaller order; None
+            where no call of the conversation has one.
+        weight: The turn's share of its conversation's trained ids; 0 where it does not train. The turns of
+            all rows of a conversation sum to one.
     """
 
     call: str
@@ -60,6 +65,9 @@ class RowTurn:
     finish_reason: str | None
     ending: Ending
     trained: bool
+    reward: float | None
+    reward_to_go: float | None
+    weight: float
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -159,11 +167,14 @@ def write_row(
     draft: RowDraft,
     owned: Collection[str],
     missing: MissingRow,
-    weight: float,
+    total: int,
     place: RowPlace,
     reward: float | None,
+    to_go: Mapping[str, float | None],
 ) -> Row:
     """Write the row that trains the calls in `owned`; linear in its length.
+
+    `total` ids of the conversation train, and `to_go` has the rewards to go of its calls.
 
     Raises `InputError` where only some calls with log-probabilities have a sampling mask, or where their
     routed experts differ in kind.
@@ -189,6 +200,9 @@ def write_row(
                 finish_reason=call.finish_reason,
                 ending=call.ending,
                 trained=call.name in owned,
+                reward=call.reward,
+                reward_to_go=to_go[call.name],
+                weight=draft.kept_ids(call) / total if call.name in owned else 0.0,
             )
             for call in draft.path
             if draft.kept_ids(call)
@@ -198,7 +212,7 @@ def write_row(
         sampling_mask=row_mask(((call.name, call.step) for call in draft.path), draft.length),
         left_out=draft.call.stop - draft.length,
         reward=reward,
-        weight=weight,
+        weight=sum(map(draft.kept_ids, (call for call in draft.path if call.name in owned))) / total,
         tree=place.tree,
         follows=place.follows,
         agent=place.agent,

@@ -7,7 +7,8 @@ which turn. Parents are found by ids alone, so a row's ids are those that an eng
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 
 import attrs
 
@@ -165,7 +166,8 @@ def _rows(
     """Yield the rows, each with its conversation's reward and its share of the trained ids."""
     trees = {name: tree[0] for tree in forest.trees for name in tree}
     conversations = trees if options.conversation is ConversationScope.TREE else dict.fromkeys(trees, "")
-    rewards = _rewards(forest, conversations, options)
+    to_go = _rewards_to_go(forest, conversations)
+    rewards = _rewards(forest, conversations, options, to_go)
     counts = {
         draft.call.name: sum(
             draft.kept_ids(call) for call in draft.path if call.name in owned[draft.call.name]
@@ -182,9 +184,10 @@ def _rows(
             draft,
             owned[name],
             options.missing_row,
-            weight=counts[name] / totals[conversation],
+            total=totals[conversation],
             place=RowPlace(tree=trees[name], follows=_follows(forest, draft), agent=made[name]),
             reward=rewards[name],
+            to_go=to_go,
         )
 
 
@@ -195,15 +198,37 @@ def _follows(forest: Forest, draft: RowDraft) -> str | None:
 
 
 def _rewards(
-    forest: Forest, conversations: Mapping[str, str], options: SampleOptions
+    forest: Forest,
+    conversations: Mapping[str, str],
+    options: SampleOptions,
+    to_go: Mapping[str, float | None],
 ) -> Mapping[str, float | None]:
     """Return for each call the reward of a row that ends with it."""
     if options.rewards is Rewards.PER_LEAF:
         return {call.name: call.reward for call in forest.calls}
+    if options.rewards is Rewards.SUM:
+        # Those to go of a conversation's first call are all of its rewards.
+        whole: dict[str, float | None] = {}
+        for call in forest.calls:
+            whole.setdefault(conversations[call.name], to_go[call.name])
+        return {name: whole[conversation] for name, conversation in conversations.items()}
     only = _only_rewards(forest, conversations)
     if options.discount is not None:
         return _discounted(forest, conversations, only, options.discount)
     return {call.name: only.get(conversations[call.name]) for call in forest.calls}
+
+
+def _rewards_to_go(forest: Forest, conversations: Mapping[str, str]) -> Mapping[str, float | None]:
+    """Return for each call the sum of its conversation's rewards from its order on."""
+    sums = {conversations[call.name]: 0.0 for call in forest.calls if call.reward is not None}
+    found: dict[str, float | None] = {}
+    for _, group in groupby(reversed(forest.calls), attrgetter("order")):
+        calls = list(group)
+        for call in calls:
+            if call.reward is not None:
+                sums[conversations[call.name]] += call.reward
+        found |= {call.name: sums.get(conversations[call.name]) for call in calls}
+    return found
 
 
 def _discounted(
@@ -238,7 +263,7 @@ def _only_rewards(forest: Forest, conversations: Mapping[str, str]) -> dict[str,
         if reward != call.reward:
             raise InputError(
                 f"calls {name!r} and {call.name!r} of one conversation have the rewards {reward} and "
-                f"{call.reward}: give one, or set rewards to per_leaf or conversation to tree"
+                f"{call.reward}: give one, or set rewards to per_leaf or sum, or conversation to tree"
             )
     return {conversation: reward for conversation, (_, reward) in first.items()}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -124,9 +125,10 @@ def plain_ids(row: Row) -> list[int]:
 
 
 def check_finite(row: Row, logprobs: Sequence[float | None]) -> None:
-    """Demand that a row's reward and the `logprobs` that become JSON are finite; raises `InputError`."""
+    """Demand that a row's rewards and the `logprobs` that become JSON are finite; raises `InputError`."""
     # JSON has no word for infinite and undefined numbers, and orjson would write null.
-    if not all(map(math.isfinite, filter(None, (row.reward, *logprobs)))):
+    rewards = chain.from_iterable((turn.reward, turn.reward_to_go) for turn in row.turns)
+    if not all(map(math.isfinite, filter(None, (row.reward, *rewards, *logprobs)))):
         raise InputError(f"row {row.name!r:.60} has a number that is not finite: write .parquet")
 
 

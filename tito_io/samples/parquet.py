@@ -49,6 +49,7 @@ def _own_schema(pa: Any) -> Any:
     place = [("start", whole), ("stop", whole)]
     span = [("origin", text), *place, ("call", text), ("weights", text), ("trained", pa.bool_())]
     turn = [("call", text), *place, ("finish_reason", text), ("ending", text), ("trained", pa.bool_())]
+    turn += [("reward", number), ("reward_to_go", number), ("weight", number)]
     ranges = pa.list_(pa.struct(place))
     experts = {"data": pa.large_binary(), "dtype": text, "shape": pa.list_(long)}
     experts |= {"valid": ranges, "corrected": ranges}

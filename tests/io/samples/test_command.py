@@ -372,7 +372,14 @@ def test_rows_have_the_columns_of_a_trainer(suffix: str, tmp_path: Path) -> None
         target = tmp_path / f"{columns}{suffix}"
         assert run(log, "--columns", columns, "-o", str(target)).exit_code == 0
         (found[columns],) = pq.read_table(target).to_pylist() if suffix == ".parquet" else lines_of(target)
-    common = {"conversation": "log", "name": "a", "reward": None, "weight": 1.0}
+    common = {
+        "conversation": "log",
+        "group": None,
+        "agent": "main",
+        "name": "a",
+        "reward": None,
+        "weight": 1.0,
+    }
     assert found["trl"] == common | {
         "input_ids": [1, 2, 3, 4],
         "labels": [-100, -100, 3, 4],

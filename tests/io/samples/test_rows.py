@@ -131,6 +131,9 @@ def test_columns_are_what_they_say() -> None:
                 "finish_reason": None,
                 "ending": "whole",
                 "trained": True,
+                "reward": 1.0 if name == "a" else None,
+                "reward_to_go": 1.0,
+                "weight": 0.4 if name == "a" else 0.2,
             }
             for name, start, stop in (("a", 1, 3), ("b", 4, 5))
         ],
