@@ -58,7 +58,9 @@ class Environment:
             say(f"installing {self.requirements.name} into {self.folder}, which takes some minutes")
             self.folder.mkdir(parents=True, exist_ok=True)
             run(self.interpreter, "-m", "venv", str(self.folder))
-            run(str(self.python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(self.requirements))
+            # The pins are exact: what packages say of each other, and of Python, is not asked.
+            pip = (str(self.python), "-m", "pip", "install", "-q", "--no-deps", "--ignore-requires-python")
+            run(*pip, "-r", str(self.requirements))
             if missing := self._missing():
                 raise RuntimeError(f"{self.folder} lacks {', '.join(missing)} after its installation")
 

@@ -15,17 +15,15 @@ from attrs import define, field
 from tito_core import InputError, Refusal
 from tito_core.checks import require
 from tito_io.integrations.arguments import check_on_refusal
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.shared_prompts import SharedPrompts
-
-FRAMEWORK = Framework("areal", ">=1.0.4,<1.1", "areal")
-FRAMEWORK.require()
-
-from areal.experimental.openai import client
 
 SEAM = "concat_prompt_token_ids_with_parent"
 TAKES = ("message_list", "parent", "tokenizer", "tools", "extra_body")
-FRAMEWORK.require_arguments(client, SEAM, TAKES)
+SEAMS: Seams = {f"areal.experimental.openai.client:{SEAM}": TAKES}
+required("areal", SEAMS)
+
+from areal.experimental.openai import client
 
 
 @define(eq=False)

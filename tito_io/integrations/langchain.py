@@ -16,11 +16,18 @@ from tito_io.client.token_client import TokenClient
 from tito_io.dialects import Chat
 from tito_io.dialects.message_parts import AssistantParts, ToolCall
 from tito_io.engines import protocol
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.model_calls import Decode, ModelCalls, OnRefusal
 
-FRAMEWORK = Framework("langchain-core", ">=1.7,<1.8", "langchain")
-FRAMEWORK.require()
+MODEL = "langchain_core.language_models:BaseChatModel"
+ASKED = ("messages", "stop", "run_manager", "kwargs")
+SEAMS: Seams = {
+    f"{MODEL}._agenerate": ASKED,
+    f"{MODEL}._astream": ASKED,
+    f"{MODEL}.bind_tools": ("tools", "tool_choice", "kwargs"),
+    "langchain_core.messages:convert_to_openai_messages": ("messages", ...),
+}
+required("langchain", SEAMS)
 
 from langchain_core import exceptions
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tito_core import Refusal
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts, RefusedError
 
-FRAMEWORK = Framework("miles-tito-tokenizers", ">=0.1.1,<0.2", "miles-tokenizers")
-FRAMEWORK.require()
+TAKES = ("old_messages", "new_messages", "pretokenized_token_ids", "tools")
+SEAMS: Seams = {"miles_tito_tokenizers:TITOTokenizer.merge_tokens": TAKES}
+required("miles-tokenizers", SEAMS)
 
 from miles_tito_tokenizers import (
     TITOTokenizer,
@@ -22,9 +23,6 @@ from miles_tito_tokenizers import (
     extract_tool_dicts,
     normalize_tool_arguments,
 )
-
-TAKES = ("old_messages", "new_messages", "pretokenized_token_ids", "tools")
-FRAMEWORK.require_arguments(TITOTokenizer, "merge_tokens", TAKES)
 
 
 class CannotMergeError(RefusedError, ValueError):

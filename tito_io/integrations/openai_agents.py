@@ -17,11 +17,16 @@ from tito_core import InputError
 from tito_io.client.token_client import TokenClient
 from tito_io.dialects import ParsedRequest, Responses
 from tito_io.engines.protocol import EngineError, TimedOutError, UnreachableError
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.model_calls import Decode, ModelCalls, OnRefusal
 
-FRAMEWORK = Framework("openai-agents", ">=0.24,<0.25", "openai-agents")
-FRAMEWORK.require()
+MODEL = "agents.models.openai_responses:OpenAIResponsesModel"
+SEAMS: Seams = {
+    f"{MODEL}.__init__": ("model", "openai_client", ...),
+    f"{MODEL}.get_retry_advice": ("request",),
+    f"{MODEL}._build_response_create_kwargs": (...,),
+}
+required("openai-agents", SEAMS)
 
 from agents import ModelSettings
 from agents.exceptions import UserError

@@ -14,17 +14,15 @@ from attrs import define, field
 
 from tito_core import Message, Refusal
 from tito_io.integrations.arguments import check_on_refusal, check_variables
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts
 
-FRAMEWORK = Framework("openrlhf", ">=0.11.2,<0.12", "openrlhf")
-FRAMEWORK.require()
+TAKES = ("prompt", "label", "sampling_params", "max_length", "hf_tokenizer", "llm_engine", "images")
+SEAMS: Seams = {"openrlhf.utils.agent:MultiTurnAgentExecutor.execute": TAKES}
+required("openrlhf", SEAMS)
 
 import torch
 from openrlhf.utils.agent import AgentInstanceBase, MultiTurnAgentExecutor
-
-TAKES = ("prompt", "label", "sampling_params", "max_length", "hf_tokenizer", "llm_engine", "images")
-FRAMEWORK.require_arguments(MultiTurnAgentExecutor, "execute", TAKES)
 
 
 class Rendered(str):

@@ -19,11 +19,17 @@ from tito_io.client.token_client import TokenClient
 from tito_io.dialects import Chat
 from tito_io.dialects.message_parts import ToolCall
 from tito_io.engines import protocol
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.model_calls import Decode, ModelCalls, OnRefusal
 
-FRAMEWORK = Framework("pydantic-ai-slim", ">=2.68,<2.69", "pydantic-ai")
-FRAMEWORK.require()
+MODEL = "pydantic_ai.models.openai:OpenAIChatModel"
+SEAMS: Seams = {
+    f"{MODEL}._completions_create": ("messages", "stream", "model_settings", "model_request_parameters"),
+    f"{MODEL}._map_messages": ("messages", "model_request_parameters", ...),
+    f"{MODEL}._map_model_response": ("message", ...),
+    f"{MODEL}._get_tool_choice": ("model_settings", "model_request_parameters", ...),
+}
+required("pydantic-ai", SEAMS)
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic_ai import exceptions

@@ -27,14 +27,24 @@ from tito_io.families.images import CollapsedPrompt
 from tito_io.integrations.arguments import check_variables
 from tito_io.integrations.attribution import attributed
 from tito_io.integrations.by_ids import ByIds
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.images import Shown
 from tito_io.integrations.next_prompts import NextPrompts, RefusedError
 from tito_io.integrations.processors import items, opened, processor_of, repeated
 from tito_io.integrations.retention import Retention, retention
 
-FRAMEWORK = Framework("renderers", ">=0.1.12,<0.2", "renderers")
-FRAMEWORK.require()
+RENDERED = ("messages", "tools", "add_generation_prompt")
+BRIDGED = ("previous_prompt_ids", "previous_completion_ids", "new_messages", "tools")
+PROTOCOL = "renderers.base:Renderer"
+SEAMS: Seams = {
+    f"{PROTOCOL}.render": RENDERED,
+    f"{PROTOCOL}.render_ids": RENDERED,
+    f"{PROTOCOL}.parse_response": ("token_ids", "tools", "prompt_ids"),
+    f"{PROTOCOL}.get_stop_token_ids": (),
+    f"{PROTOCOL}.bridge_to_next_turn": BRIDGED,
+    "renderers.base:MultimodalRenderer.bridge_to_next_turn": (*BRIDGED, "previous_multi_modal_data"),
+}
+required("renderers", SEAMS)
 
 from pydantic import ConfigDict, Field
 from renderers import create_renderer

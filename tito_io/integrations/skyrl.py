@@ -1,6 +1,6 @@
 """SkyRL: a generator whose observations are what the chat template writes, for any template.
 
-Relies on SkyRL 0.3: `skyrl/train/generators/skyrl_gym_generator.py`, whose `agent_loop` calls
+Relies on SkyRL 0.3 and 0.4: `skyrl/train/generators/skyrl_gym_generator.py`, whose `agent_loop` calls
 `get_obs_ids_from_obs`, and then `_update_agent_loop_state_with_multiturn_chat_template` with the turn's ids.
 """
 
@@ -11,21 +11,18 @@ from typing import Any, Literal
 
 from tito_core import InputError, Message, Refusal
 from tito_io.integrations.arguments import check_on_refusal
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import CountsPrompts, NextPrompts
 
-FRAMEWORK = Framework("skyrl", ">=0.3,<0.4", "skyrl")
-FRAMEWORK.require()
+GENERATOR = "skyrl.train.generators.skyrl_gym_generator:SkyRLGymGenerator"
+APPEND = "_update_agent_loop_state_with_multiturn_chat_template"
+SEAMS: Seams = {
+    f"{GENERATOR}.get_obs_ids_from_obs": ("new_obs", "is_done"),
+    f"{GENERATOR}.{APPEND}": ("agent_loop_state", "turn_output"),
+}
+required("skyrl", SEAMS)
 
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
-
-SEAMS = {
-    "get_obs_ids_from_obs": ("new_obs", "is_done"),
-    "_update_agent_loop_state_with_multiturn_chat_template": ("agent_loop_state", "turn_output"),
-}
-"""The methods that are replaced here, and their arguments."""
-for seam, taken in SEAMS.items():
-    FRAMEWORK.require_arguments(SkyRLGymGenerator, seam, taken)
 
 
 class BridgeGenerator(CountsPrompts, SkyRLGymGenerator):

@@ -16,20 +16,16 @@ from tito_core import Message, Refusal
 from tito_core.checks import require
 from tito_core.refusal import Reason
 from tito_io.integrations.arguments import with_objects
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import RefusedError
 from tito_io.integrations.shared_prompts import SharedPrompts
 
-FRAMEWORK = Framework("tinker-cookbook", ">=0.6.1,<0.7", "tinker")
-FRAMEWORK.require()
+ENV = "tinker_cookbook.rl.message_env:EnvFromMessageEnv"
+SEAMS: Seams = {f"{ENV}._render_in_thread": ("messages", "kwargs"), f"{ENV}.step": ("action", "extra")}
+required("tinker", SEAMS)
 
 import tinker
 from tinker_cookbook.rl.message_env import EnvFromMessageEnv
-
-SEAMS = {"_render_in_thread": ("messages", "kwargs"), "step": ("action", "extra")}
-"""The methods that are replaced here, and their arguments."""
-for seam, taken in SEAMS.items():
-    FRAMEWORK.require_arguments(EnvFromMessageEnv, seam, taken)
 
 
 @frozen(eq=False)

@@ -13,10 +13,13 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from tito_core import Message, Refusal
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import NextPrompts, OnRefusal
-from tito_io.integrations.trl import FRAMEWORK, Rollout
+from tito_io.integrations.trl import Rollout
 
-FRAMEWORK.require()
+TAKES = ("prompt", "tool_dict", "tools", "group_id")
+SEAMS: Seams = {"trl.experimental.async_grpo.async_rollout_worker:_AsyncRolloutLoop._generate_one": TAKES}
+required("trl", SEAMS)
 
 from transformers.utils.chat_template_utils import get_json_schema
 from trl.chat_template_utils import parse_response
@@ -26,9 +29,6 @@ from trl.experimental.async_grpo.async_rollout_worker import (
     _AsyncRolloutLoop,
     _chain_to_sequences,
 )
-
-TAKES = ("prompt", "tool_dict", "tools", "group_id")
-FRAMEWORK.require_arguments(_AsyncRolloutLoop, "_generate_one", TAKES)
 
 
 class ToolRolloutLoop(_AsyncRolloutLoop):

@@ -17,19 +17,24 @@ from tito_core import Extension, InputError, Message, Policy, Reason, Refusal
 from tito_core.message import is_multimodal
 from tito_core.seams.seam import common_prefix
 from tito_io.families.images import ranges_in
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.images import Shown
 from tito_io.integrations.known_media import Known, KnownMedia
 from tito_io.integrations.next_prompts import KEEP, NextPrompts, RefusedError
 from tito_io.integrations.shared_prompts import OnRefusal, SharedPrompts
 
-VERL = Framework("verl", ">=0.9,<0.10", "verl")
-VERL.require()
+TABLE = "_CONTINUOUS_TOKEN_BUILDER_REGISTRY"
+BUILDERS = "verl.utils.tokenizer.continuous_token:ContinuousTokenBuilder"
+SEAMS: Seams = {
+    f"verl.utils.tokenizer.continuous_token_wiring:{TABLE}": None,
+    f"{BUILDERS}.build_initial_tokens": ("messages", ...),
+    f"{BUILDERS}._assert_append_only": (...,),
+}
+required("verl", SEAMS)
 
 from verl.utils.tokenizer import continuous_token, continuous_token_wiring
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 
-_TABLE = "_CONTINUOUS_TOKEN_BUILDER_REGISTRY"
 _WITH_IMAGES = getattr(continuous_token, "VLContinuousTokenMixin", None)
 UNKNOWN = Refusal(
     Reason.MULTIMODAL, "it is not known where the images stand in the ids: they were made elsewhere"
@@ -305,7 +310,6 @@ def install(
             ids from the first difference on no longer train. For models with images, the merge is verl's own.
 
     Raises:
-        FrameworkError: verl has no table of builders where it is known to be.
         InputError: `on_refusal` is another choice, or tito's builders are installed already.
     """
     shared = SharedPrompts(stop_ids, policy, on_refusal)
@@ -337,9 +341,7 @@ def _with_images(builder: type[Any], shared: SharedPrompts) -> type[Any]:
 
 def _table() -> dict[Any, type[Any]]:
     """Return verl's builders by family."""
-    table = getattr(continuous_token_wiring, _TABLE, None)
-    if not isinstance(table, dict):
-        raise VERL.moved(f"continuous_token_wiring.{_TABLE}")
+    table: dict[Any, type[Any]] = getattr(continuous_token_wiring, TABLE)
     return table
 
 

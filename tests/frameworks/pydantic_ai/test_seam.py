@@ -12,9 +12,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.tools import ToolDefinition
 
-from tito_io.integrations.pydantic_ai import FRAMEWORK, PROFILE, _InProcess
+from tito_io.integrations.pydantic_ai import MODEL as SEAM
+from tito_io.integrations.pydantic_ai import PROFILE, _InProcess
 
-SEAM = f"{FRAMEWORK.package}{FRAMEWORK.versions}: pydantic_ai.models.openai.OpenAIChatModel"
 HISTORY = [
     ModelRequest(parts=[UserPromptPart(content="hi")]),
     ModelResponse(parts=[ToolCallPart("look", '{"at": 1}', tool_call_id="a")]),

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from trl import GRPOTrainer
 
 from tests.frameworks.unsloth.rewriting import METHODS, functions, rewritten, source
-from tito_io.integrations.trl import FRAMEWORK, GIVEN
+from tito_io.integrations.trl import GIVEN
 
 MOVED = f"unsloth {version('unsloth')}: {{}} is not what the page about TRL says"
 
@@ -32,14 +32,13 @@ def test_the_versions_are_those_of_the_page() -> None:
         "unsloth": "2026.10.9",
         "unsloth_zoo": "2026.10.9",
         "trl": "1.16.0",
-        "transformers": "5.23.0",
+        "transformers": "5.24.0",
         "datasets": "5.2.0",
     }, MOVED.format("a version")
 
 
 @pytest.mark.parametrize("package", ["trl", "transformers", "datasets"])
 def test_the_version_is_newer_than_unsloth_allows(package: str) -> None:
-    assert FRAMEWORK.require() == version("trl")
     assert not allows(package), MOVED.format(f"its limit for {package}")
 
 

@@ -1,4 +1,4 @@
-"""An integration whose framework is missing, or has another version, raises a `FrameworkError` at import."""
+"""An integration whose framework is missing or too old raises a `FrameworkError` at import."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from tito_io.integrations import framework
-from tito_io.integrations.framework import FrameworkError
+from tito_io.integrations.framework import FRAMEWORKS, FrameworkError
 
 FOLDER = Path(framework.__file__).parent
-CHECKED = sorted(
-    file.stem
-    for file in FOLDER.glob("*.py")
-    if re.search(r"^[A-Z]+\.require\(\)", file.read_text(encoding="utf-8"), re.MULTILINE)
-)
+MADE = re.compile(r'^required\("([\w-]+)", SEAMS\)', re.MULTILINE)
+CHECKED = {
+    file.stem: match[1]
+    for file in sorted(FOLDER.glob("*.py"))
+    if (match := MADE.search(file.read_text(encoding="utf-8")))
+}
+"""The extras by the integrations that need them."""
 
 
 def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -40,13 +42,14 @@ def test_a_missing_framework_is_named_with_its_extra(name: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_another_version_is_named_before_the_framework_is_imported(
+def test_an_older_version_is_named_before_the_framework_is_imported(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framework, "version", lambda _: "0.0.1")
     error = imported(name, monkeypatch)
-    assert re.search(r"^[\w-]+ is 0\.0\.1: this integration is tested with >=", error)
+    assert re.search(r"^[\w-]+ is 0\.0\.1: this integration needs [\d.]+ or newer; install", error)
 
 
 def test_all_integrations_that_import_a_framework_are_checked() -> None:
     assert len(CHECKED) == 12
+    assert set(CHECKED.values()) == set(FRAMEWORKS)
