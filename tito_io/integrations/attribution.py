@@ -64,11 +64,12 @@ def attributed(
     add_generation_prompt: bool = False,
     **template_args: Any,
 ) -> Attribution:
-    """Render `messages` and find out whose each id is; once more for all of them, and once or twice for each.
+    """Render `messages` and find out whose each id is.
 
-    The generation prompt belongs to none, and so does what the template writes before the first message,
-    where that is known. A stop belongs to the assistant that it ends, even where it opens the next
-    message. An id that ends in a message is the message's.
+    It renders all of them once or twice more, and each of them once or twice. The generation prompt belongs
+    to none, and so does what the template writes before the first message, where that is known. A stop
+    belongs to the assistant that it ends, even where it opens the next message. An id that ends in a message
+    is the message's.
 
     Args:
         family: The tokenizer and its template.
@@ -169,11 +170,19 @@ class _Conversation:
             if place in contents:
                 blocks.append(self._given(place, contents[place], blocks[-1].stop if blocks else None))
                 continue
-            _require(place - 1 in contents)
-            end = contents.get(place + 1, (len(self.text), 0))[0]
-            _require(place + 1 in contents or (place + 1 == len(self.messages) and not add_generation_prompt))
+            is_last = place + 1 == len(self.messages)
+            _require(place - 1 in contents and (is_last or place + 1 in contents))
+            end = self._end(add_generation_prompt) if is_last else contents[place + 1][0]
             blocks.append(self._sampled(place, blocks[-1].stop, contents[place - 1][1], end))
         return blocks
+
+    def _end(self, add_generation_prompt: bool) -> int:
+        """Return where the messages end: at the text's end, or where its generation prompt begins."""
+        if not add_generation_prompt:
+            return len(self.text)
+        whole = self.tokenize.text(self.messages, add_generation_prompt=False)
+        _require(self.text.startswith(whole))
+        return len(whole)
 
     def _contents(self, short: str) -> dict[int, Range]:
         """Return where the contents stand; the text between them must be that between the words."""

@@ -74,6 +74,30 @@ def test_calls_and_their_results(tokenizer: Any) -> None:
     assert "".join(text for _, text in found) == family.text(messages, tools=[TOOL])
 
 
+@pytest.mark.parametrize("history", [[], [QUESTION, ANSWER], [SYSTEM]])
+def test_a_generation_prompt_after_an_assistant_belongs_to_none(
+    tokenizer: Any, history: list[dict[str, Any]]
+) -> None:
+    family = Family.of(tokenizer)
+    messages = [*history, QUESTION, ANSWER]
+    found, closed = (attributed(family, messages, add_generation_prompt=one) for one in (True, False))
+    assert found.ids == family.ids(messages, add_generation_prompt=True)
+    assert texts(family, found) == [*texts(family, closed), ("-1", "<|turn|>assistant\n")]
+
+
+def test_a_generation_prompt_that_changes_the_turn_before_leaves_owners_unknown(tokenizer: Any) -> None:
+    template = (
+        "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}"
+        "{{ '!' if loop.last and add_generation_prompt else '.' }}<|done|>{% endfor %}"
+        "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+    )
+    family = Family.of(tokenizer, template=template)
+    found = attributed(
+        family, [QUESTION, {"role": "assistant", "content": "Sunny"}], add_generation_prompt=True
+    )
+    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+
+
 def test_the_prefilled_part_of_a_turn_is_not_sampled(tokenizer: Any) -> None:
     template = (
         "{% for m in messages %}<|turn|>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n{% endif %}"
