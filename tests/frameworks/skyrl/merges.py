@@ -45,7 +45,7 @@ def _appended(generator: Any, case: SampledPrompt) -> list[int]:
         done=False,
     )
     ids = generator.get_obs_ids_from_obs(new, is_done=False)
-    turn = TurnOutput(str(case.turn["content"]), list(case.ids), None, new, ids, None, 1.0)
+    turn = TurnOutput(str(case.turn["content"]), list(case.ids), None, new, obs_ids=ids, reward=1.0)
     state = generator._update_agent_loop_state_with_multiturn_chat_template(state, turn)
     found: list[int] = state.input_ids
     return found

@@ -85,6 +85,18 @@ def test_a_generation_prompt_after_an_assistant_belongs_to_none(
     assert texts(family, found) == [*texts(family, closed), ("-1", "<|turn|>assistant\n")]
 
 
+def test_a_generation_prompt_that_is_a_stop_ends_no_turn(tokenizer: Any) -> None:
+    template = (
+        "{% for m in messages %}{{ '<|turn|>' if m.role == 'user' else '<|over|>' }}"
+        "{{ m.content }}<|done|>\n{% endfor %}{% if add_generation_prompt %}<|over|>{% endif %}"
+    )
+    stops = tokenizer.convert_tokens_to_ids(["<|done|>", "<|over|>"])
+    family = Family.of(tokenizer, template=template, stop_ids=stops)
+    messages = [QUESTION, {"role": "assistant", "content": "Sunny."}]
+    found = texts(family, attributed(family, messages, add_generation_prompt=True))
+    assert found[-3:] == [("1cs", "Sunny.<|done|>"), ("1", "\n"), ("-1", "<|over|>")]
+
+
 def test_a_generation_prompt_that_changes_the_turn_before_leaves_owners_unknown(tokenizer: Any) -> None:
     template = (
         "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}"
