@@ -2,12 +2,14 @@
 
 `ids` and `loss_mask` are lists of numbers, `logprobs` has null for ids without one, `spans` and `turns` are
 lists of objects, `metadata` is JSON in a string, so that all rows have the same columns. Rows are ordered by
-`line` and `place`. Routed experts are bytes here; JSON lines write them as base64.
+`line` and `place`. Routed experts are bytes here, and the ids of a sampling mask an array of 32 bits; JSON
+lines write both as base64.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from enum import Enum
 from itertools import chain
@@ -16,7 +18,7 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import InputError
+from tito_core import Ids, InputError
 from tito_core.samples import Forest, Row, RowSet, RowSpan, RowTurn, SampleOptions, make_rows
 
 from .read import StoredConversation
@@ -91,6 +93,8 @@ def to_columns(entry: Entry) -> dict[str, Any]:
         "ids": ids,
         "loss_mask": list(row.loss_mask),
         "logprobs": list(row.logprobs),
+        "processed_logprobs": row.processed_logprobs,
+        "sampling_mask": flat_mask(row),
         "spans": [_plain(span) for span in row.ledger],
         "turns": [_plain(turn) for turn in row.turns],
         "media": [{**attrs.asdict(one), "collapsed": list(one.collapsed)} for one in row.media],
@@ -116,12 +120,29 @@ def to_columns(entry: Entry) -> dict[str, Any]:
 
 def plain_ids(row: Row) -> list[int]:
     """Return a row's ids; raises `InputError` for one above 2**31 - 1."""
-    ids = row.ids.tolist()
-    if ids and max(ids) > HIGHEST:
+    return _signed(row, row.ids).tolist()
+
+
+def flat_mask(row: Row, start: int = 0) -> dict[str, Any] | None:
+    """Return the sampling mask of the positions from `start` on, before which no id is sampled.
+
+    `ids` are the kept ids of all positions, `counts` how many belong to each. None for a row without a mask.
+    Raises `InputError` for an id above 2**31 - 1.
+    """
+    mask = row.sampling_mask
+    if mask is None:
+        return None
+    return {"ids": _signed(row, mask.ids), "counts": mask.counts.tolist()[start:]}
+
+
+def _signed(row: Row, ids: Ids) -> array[int]:
+    """Return ids as signed numbers of 32 bits."""
+    numbers = array("i", ids.tobytes())
+    if min(numbers, default=0) < 0:
         raise InputError(
             f"row {row.name!r:.60} has the id {max(ids)}: the highest that files hold is {HIGHEST}"
         )
-    return ids
+    return numbers
 
 
 def check_finite(row: Row, logprobs: Sequence[float | None]) -> None:

@@ -11,10 +11,10 @@ from tito_core import InputError
 from tito_io.extras import install
 
 from .entry import Entry
-from .trainer_columns import COLUMNS, Columns
+from .trainer_columns import COLUMNS, MASK, Columns
 
 TOGETHER = 1_000_000
-"""Ids per group of rows: this much is in memory at a time."""
+"""Ids per group of rows, kept ones included: this much is in memory at a time."""
 
 
 def library() -> Any:
@@ -38,6 +38,8 @@ def schema(columns: Columns = COLUMNS["tito"]) -> Any:
 
 
 def _type(pa: Any, kind: str) -> Any:
+    if kind == MASK:
+        return pa.struct([(name, pa.list_(pa.int32())) for name in ("ids", "counts")])
     of, _, name = kind.rpartition(":")
     single = getattr(pa, name)()
     return pa.list_(single) if of else single
@@ -62,6 +64,7 @@ def _own_schema(pa: Any) -> Any:
         "ids": pa.list_(whole),
     }
     types |= {"loss_mask": pa.list_(pa.int8()), "logprobs": pa.list_(number)}
+    types |= {"processed_logprobs": pa.bool_(), "sampling_mask": _type(pa, MASK)}
     types |= {"spans": pa.list_(pa.struct(span)), "turns": pa.list_(pa.struct(turn))}
     medium = {"modality": text, "identity": text, "offset": whole, "length": whole}
     types |= {"media": pa.list_(pa.struct([*medium.items(), ("collapsed", pa.list_(whole))]))}
@@ -91,7 +94,8 @@ class Parquet:
         """Add a row, and write a group of rows once it is large enough."""
         self._group.append(self.columns.make(entry))
         self.rows += 1
-        self._ids += len(entry.row)
+        mask = entry.row.sampling_mask
+        self._ids += len(entry.row) + (len(mask.ids) if mask else 0)
         if self._ids >= TOGETHER:
             self.finish()
 

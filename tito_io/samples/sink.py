@@ -6,11 +6,13 @@ A file gets its name when it is complete (`tito_io.atomic_write`).
 from __future__ import annotations
 
 import base64
+import struct
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import attrs
 import orjson
@@ -51,6 +53,7 @@ class JsonLines:
     pyarrow infer types, as Hugging Face `datasets` does for JSON. Its version 26.0.1 then moves the numbers
     of a list that begins with null, without an error: `[null, null, 1.5]` becomes `[1.5, 0.0, 0.0]`. The
     log-probabilities of every row begin with null. For `datasets` write Parquet, which has explicit types.
+    Nor does pyarrow read base64: routed experts and the ids of sampling masks are for a JSON parser.
     """
 
     file: BinaryIO
@@ -61,10 +64,7 @@ class JsonLines:
         """Write a row; raises `InputError` for an infinite or undefined number."""
         columns = self.columns.make(entry)
         check_finite(entry.row, entry.row.logprobs)
-        experts = columns.get("experts")
-        if experts is not None:
-            experts["data"] = base64.b64encode(experts["data"]).decode()
-        self.file.write(orjson.dumps(columns, option=orjson.OPT_APPEND_NEWLINE))
+        self.file.write(orjson.dumps(columns, default=in_base64, option=orjson.OPT_APPEND_NEWLINE))
         self.rows += 1
 
     def finish(self) -> None:
@@ -72,6 +72,12 @@ class JsonLines:
 
     def close(self) -> None:
         """Do nothing: there are no resources."""
+
+
+def in_base64(value: Any) -> str:
+    """Return base64 of bytes, or of an array of 32 bits, little-endian: what JSON has no type for."""
+    data = struct.pack(f"<{len(value)}i", *value) if isinstance(value, array) else value
+    return base64.b64encode(data).decode()
 
 
 def kind_of(path: Path, columns: Columns = COLUMNS["tito"]) -> Callable[[BinaryIO], Sink]:

@@ -1,9 +1,10 @@
 """Write rows in the safetensors form of Miles' samples reply.
 
-`tokens.N`, `loss_mask.N`, `rollout_log_probs.N` and `rollout_routed_experts.N` are the tensors of row N, and
-the JSON in `_samples_meta` has the rest. Columns that this form lacks are there under `tito`, so that
-nothing is lost. A response begins with the first sampled id, and its text is empty because it is unknown.
-If a trained id has no log-probability, the row's log-probabilities are null; none is invented.
+`tokens.N`, `loss_mask.N`, `rollout_log_probs.N`, `rollout_sampling_mask.ids.N` and `.offsets.N`, and
+`rollout_routed_experts.N` are the tensors of row N, and the JSON in `_samples_meta` has the rest. Columns that
+this form lacks are there under `tito`, so that nothing is lost. A response begins with the first sampled id,
+and its text is empty because it is unknown. If a trained id has no log-probability, the row's
+log-probabilities are null; none is invented. So are sampling masks. A row without any has no tensors of them.
 
 Tensors wait in temporary files until their offsets are known, so memory is bounded by one row and the JSON.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import shutil
 import struct
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO, cast
@@ -20,12 +22,13 @@ from typing import Any, BinaryIO, cast
 import attrs
 import orjson
 
-from tito_core.samples import Ending
+from tito_core.samples import Ending, Row
 from tito_io.atomic_write import named_errors
 from tito_io.engines.replies.samples_container import META, TENSORS
 
 from .entry import Entry, check_finite, to_columns
-from .trainer_columns import filled_logprobs, response_start
+from .sink import in_base64
+from .trainer_columns import filled_logprobs, miles_mask, response_start
 
 CODES = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "int32": "i", "uint32": "I", "int64": "q"}
 """Types of routed experts, and their codes for `memoryview.cast`."""
@@ -48,8 +51,8 @@ class Tensors:
     _metas: list[bytes] = attrs.field(factory=list)
 
     def write(self, entry: Entry) -> None:
-        """Spool the tensors of a row; raises `InputError` for an infinite or undefined number in its JSON."""
-        index, row = self.rows, entry.row
+        """Spool the tensors of a row; raises `InputError` for one that cannot be written, before anything is."""
+        index, row, columns = self.rows, entry.row, to_columns(entry)
         start = response_start(row)
         logprobs = filled_logprobs(row, start)
         check_finite(row, row.logprobs if logprobs is None else ())
@@ -62,7 +65,11 @@ class Tensors:
             # Miles reads 32 bits.
             numbers = array("i", view.cast(cast("Any", CODES[row.experts.dtype])).tolist())
             self._put(f"rollout_routed_experts.{index}", numbers, list(row.experts.shape))
-        self._metas.append(orjson.dumps(_meta(entry, start, logprobs)))
+        mask = miles_mask(row, start)
+        for name, numbers in (mask or {}).items():
+            self._put(f"rollout_sampling_mask.{name}.{index}", numbers, [len(numbers)])
+        meta = _meta(row, columns, start, no_logprobs=logprobs is None, no_mask=mask is None)
+        self._metas.append(orjson.dumps(meta, default=in_base64))
         self.rows += 1
 
     def finish(self) -> None:
@@ -104,19 +111,23 @@ class Tensors:
         return header
 
 
-def _meta(entry: Entry, start: int, logprobs: list[float] | None) -> dict[str, Any]:
-    """Return the JSON of a sample."""
-    row, columns = entry.row, to_columns(entry)
-    experts = columns["experts"]
+def _meta(
+    row: Row, columns: dict[str, Any], start: int, *, no_logprobs: bool, no_mask: bool
+) -> dict[str, Any]:
+    """Return the JSON of a sample: the rest of a row's columns, and what has no tensor."""
+    mask, experts = columns["sampling_mask"], columns["experts"]
     own = {
         **{name: value for name, value in columns.items() if name not in IN_TENSORS},
         # A tensor has no null: these positions had no log-probability.
         "holes": [place for place in range(start, len(row)) if row.logprobs[place] is None],
-        "logprobs": None if logprobs is not None else list(row.logprobs[start:]),
+        "logprobs": list(row.logprobs[start:]) if no_logprobs else None,
+        "sampling_mask": mask if no_mask else {"holes": _unmasked(row, mask["counts"])},
         "experts": None if experts is None else {**experts, "data": None},
     }
     nulls = ["rollout_indexer_topk"]
-    nulls += ["rollout_log_probs"] * (logprobs is None) + ["rollout_routed_experts"] * (experts is None)
+    nulls += ["rollout_log_probs"] * no_logprobs + ["rollout_routed_experts"] * (experts is None)
+    # Miles names the mask where it was asked for, and knows neither name nor tensors elsewhere.
+    nulls += ["rollout_sampling_mask"] * (mask is not None and no_mask)
     ending = row.turns[-1].ending if row.turns else Ending.EMPTY
     return {
         "response": "",
@@ -129,3 +140,8 @@ def _meta(entry: Entry, start: int, logprobs: list[float] | None) -> dict[str, A
         "reward": row.reward,
         "tito": own,
     }
+
+
+def _unmasked(row: Row, counts: Sequence[int]) -> list[int]:
+    """Return the positions of sampled ids without a mask; in a tensor they have their own id alone."""
+    return [place for turn in row.turns for place in range(turn.start, turn.stop) if not counts[place]]

@@ -6,12 +6,15 @@ import base64
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attrs
 import orjson
 
-from tito_core import Ids, Origin
+from tito_core import Ids, Origin, SamplingMask
+from tito_core.data import from_data
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import Agent, Ending, Row, RowExperts, RowSpan, RowTurn
 from tito_io.engines.protocol import EngineAnswer
@@ -42,11 +45,13 @@ def entry_of(data: Mapping[str, Any]) -> Entry:
         turns=tuple(turns),
         media=tuple(MediaRange(**one) for one in data["media"]),
         experts=experts,
+        sampling_mask=data["sampling_mask"] and SamplingMask(**data["sampling_mask"]),
         metadata=orjson.loads(data["metadata"]),
         **{name: data[name] for name in ("name", "left_out", "reward", "weight", "tree", "follows")},
         agent=Agent[data["agent"].upper()],
     )
     assert data["auxiliary"] is row.auxiliary
+    assert row.processed_logprobs == data["processed_logprobs"]
     place = {name: data[name] for name in ("conversation", "line", "place", "group")}
     return Entry(**place, row=row)
 
@@ -56,6 +61,8 @@ def from_lines(path: Path) -> Iterator[Entry]:
         data = orjson.loads(line)
         if data["experts"] is not None:
             data["experts"]["data"] = base64.b64decode(data["experts"]["data"])
+        if data["sampling_mask"] is not None:
+            data["sampling_mask"] = attrs.asdict(from_data(data["sampling_mask"], SamplingMask), recurse=False)
         yield entry_of(data)
 
 
@@ -72,7 +79,22 @@ def from_tensors(path: Path) -> Iterator[Entry]:
             logprobs[place - start] = None  # a tensor has no null
         own |= {"ids": sample.tokens, "loss_mask": [0] * start + list(sample.loss_mask or ())}
         own |= {"logprobs": [None] * start + logprobs, "experts": experts_of(sample, own["experts"])}
+        own["sampling_mask"] = mask_of(sample, own)
         yield entry_of(own)
+
+
+def mask_of(sample: MilesSample, own: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the mask without the single ids that Miles has where no mask is known."""
+    mask, found = own["sampling_mask"], sample.rollout_sampling_mask
+    if found is None:
+        return mask and attrs.asdict(from_data(mask, SamplingMask), recurse=False)
+    kept = [()] * (len(sample.tokens) - sample.response_length)
+    kept += [found.ids[start:stop] for start, stop in pairwise(found.offsets)]
+    sampled = {place for turn in own["turns"] for place in range(turn["start"], turn["stop"])}
+    known = sampled.difference(mask["holes"])
+    assert all(one == (sample.tokens[place],) for place, one in enumerate(kept) if one and place not in known)
+    made = SamplingMask.of(one if place in known else () for place, one in enumerate(kept))
+    return attrs.asdict(made, recurse=False)
 
 
 def experts_of(sample: MilesSample, own: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -117,6 +117,8 @@ def test_columns_are_what_they_say() -> None:
         "ids": [1, 2, 3, 4, 5],
         "loss_mask": [0, 1, 1, 0, 1],
         "logprobs": [None] * 5,
+        "processed_logprobs": False,
+        "sampling_mask": None,
         "spans": [
             {"origin": "prompt", "start": 0, "stop": 1, "call": "a", "weights": None, "trained": False},
             {"origin": "sampled", "start": 1, "stop": 3, "call": "a", "weights": None, "trained": True},
