@@ -15,6 +15,7 @@ from tito_core.samples import Forest, LeaveOutReason, RowSet, SampleOptions
 
 from .conversation import Problem
 from .entry import Entry, entries
+from .mask_sizes import MaskSizes
 from .read import StoredConversation
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ NOTES = {
     "trained_ids": "each in one row",
     "untrained_ids": "sampled, but trained in no row",
     "leaves_without_row": "would train nothing",
+    "sampling_masks": "of sampled ids",
     "problems": "see the lines above",
 }
 """Explanations in the table, by the name of the figure."""
@@ -34,10 +36,7 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as plain data."""
-        return {
-            name: dict(sorted(value.items())) if isinstance(value, Counter) else value
-            for name, value in attrs.asdict(self, recurse=False).items()
-        }
+        return {name: _plain(value) for name, value in self._figures().items()}
 
     def table(self, title: str) -> Table:
         """Return the counts as a table for a terminal."""
@@ -45,15 +44,37 @@ class Tally:
         table.add_column(no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(style="dim")
-        for name, value in attrs.asdict(self, recurse=False).items():
+        for name, value in self._figures().items():
             if name == "problems" and not value:
                 continue
-            count = value.total() if isinstance(value, Counter) else value
+            count, parts = _parts(value)
             style = "red" if name == "problems" else None
             table.add_row(name.replace("_", " "), f"{count:,}", NOTES.get(name, ""), style=style)
-            for reason, part in sorted(value.items()) if isinstance(value, Counter) else ():
-                table.add_row(f"  {reason}", f"{part:,}", LeaveOutReason[reason.upper()].value)
+            for part, text, note in parts:
+                table.add_row(f"  {part}", text, note)
         return table
+
+    def _figures(self) -> dict[str, Any]:
+        """Return the attributes; sampling masks only where a call has one."""
+        every = attrs.asdict(self, recurse=False)
+        return {name: value for name, value in every.items() if value or not isinstance(value, MaskSizes)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, MaskSizes):
+        return value.figures()
+    return dict(sorted(value.items())) if isinstance(value, Counter) else value
+
+
+def _parts(value: Any) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return a count and what it consists of: names, texts and explanations."""
+    if isinstance(value, MaskSizes):
+        return value.masked_ids, value.lines()
+    if not isinstance(value, Counter):
+        return value, []
+    reasons = sorted(value.items())
+    lines = [(reason, f"{part:,}", LeaveOutReason[reason.upper()].value) for reason, part in reasons]
+    return value.total(), lines
 
 
 @attrs.define
@@ -71,6 +92,7 @@ class FileTally(Tally):
         trained_ids: Sampled ids that train, each in one row.
         untrained_ids: Sampled ids that train in no row, by reason. With `trained_ids` they are `sampled_ids`.
         leaves_without_row: Leaves (or calls, with `--rows call`) whose row would train nothing.
+        sampling_masks: How many ids the masks of sampled ids keep; left out of the summary without any.
         problems: Lines, parts of lines, conversations and rows that could not be read or written.
     """
 
@@ -82,6 +104,7 @@ class FileTally(Tally):
     trained_ids: int = 0
     untrained_ids: Counter[str] = attrs.field(factory=Counter)
     leaves_without_row: int = 0
+    sampling_masks: MaskSizes = MaskSizes()
     problems: int = 0
 
     @classmethod
@@ -99,6 +122,7 @@ class FileTally(Tally):
             trained_ids=sum(row.trained for row in row_set.rows),
             untrained_ids=untrained,
             leaves_without_row=len(row_set.without_row),
+            sampling_masks=MaskSizes.of(forest.calls),
         )
 
     def join(self, other: FileTally) -> None:
