@@ -120,7 +120,7 @@ def to_columns(entry: Entry) -> dict[str, Any]:
 
 def plain_ids(row: Row) -> list[int]:
     """Return a row's ids; raises `InputError` for one above 2**31 - 1."""
-    return _signed(row, row.ids).tolist()
+    return signed(row, row.ids).tolist()
 
 
 def flat_mask(row: Row, start: int = 0) -> dict[str, Any] | None:
@@ -132,11 +132,11 @@ def flat_mask(row: Row, start: int = 0) -> dict[str, Any] | None:
     mask = row.sampling_mask
     if mask is None:
         return None
-    return {"ids": _signed(row, mask.ids), "counts": mask.counts.tolist()[start:]}
+    return {"ids": signed(row, mask.ids), "counts": mask.counts.tolist()[start:]}
 
 
-def _signed(row: Row, ids: Ids) -> array[int]:
-    """Return ids as signed numbers of 32 bits."""
+def signed(row: Row, ids: Ids) -> array[int]:
+    """Return ids as signed numbers of 32 bits; raises `InputError` for one above 2**31 - 1."""
     numbers = array("i", ids.tobytes())
     if min(numbers, default=0) < 0:
         raise InputError(

@@ -104,7 +104,7 @@ class FileTally(Tally):
     trained_ids: int = 0
     untrained_ids: Counter[str] = attrs.field(factory=Counter)
     leaves_without_row: int = 0
-    sampling_masks: MaskSizes = MaskSizes()
+    sampling_masks: MaskSizes = attrs.field(factory=MaskSizes)
     problems: int = 0
 
     @classmethod

@@ -1,10 +1,11 @@
 """Write rows in the safetensors form of Miles' samples reply.
 
 `tokens.N`, `loss_mask.N`, `rollout_log_probs.N`, `rollout_sampling_mask.ids.N` and `.offsets.N`, and
-`rollout_routed_experts.N` are the tensors of row N, and the JSON in `_samples_meta` has the rest. Columns that
-this form lacks are there under `tito`, so that nothing is lost. A response begins with the first sampled id,
-and its text is empty because it is unknown. If a trained id has no log-probability, the row's
-log-probabilities are null; none is invented. So are sampling masks. A row without any has no tensors of them.
+`rollout_routed_experts.N` are the tensors of row N, and the JSON in `_samples_meta` has the rest. Columns
+that this form lacks are there under `tito`, so that nothing is lost. A response begins with the first sampled
+id, and its text is empty because it is unknown. If a trained id has no log-probability, the row's
+log-probabilities are null; none is invented. Likewise its sampling mask is null if a trained id has none and
+another id has. A row without any has no tensors of them.
 
 Tensors wait in temporary files until their offsets are known, so memory is bounded by one row and the JSON.
 """
@@ -51,7 +52,7 @@ class Tensors:
     _metas: list[bytes] = attrs.field(factory=list)
 
     def write(self, entry: Entry) -> None:
-        """Spool the tensors of a row; raises `InputError` for one that cannot be written, before anything is."""
+        """Spool the tensors of a row; raises `InputError`, before that, for one that cannot be written."""
         index, row, columns = self.rows, entry.row, to_columns(entry)
         start = response_start(row)
         logprobs = filled_logprobs(row, start)

@@ -4,8 +4,8 @@ A trainer's rows also have `conversation`, `group`, `agent`, `name`, `reward` an
 `processed_logprobs` where they have log-probabilities. Spans, turns, routed experts and metadata are in tito's
 own columns alone.
 
-A sampling mask is flat in each trainer's names: the kept ids of all positions, and how many each position has,
-or where its own begin. 0 of them, where the id was not sampled or no mask is known, is no mask.
+A sampling mask is flat in each trainer's names: the kept ids of all positions, and how many each position
+has, or where its own begin. None where the id was not sampled, or where its mask is unknown.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import Any
 
 import attrs
 
+from tito_core import Ids
 from tito_core.samples import Row
 
-from .entry import Entry, flat_mask, plain_ids, to_columns
+from .entry import Entry, flat_mask, plain_ids, signed, to_columns
 
 IGNORED = -100
 """The label of an id that does not train: what PyTorch's cross entropy ignores."""
@@ -59,8 +60,7 @@ def verl_columns(entry: Entry) -> dict[str, Any]:
     row, ids = entry.row, plain_ids(entry.row)
     start = response_start(row)
     return {
-        **_common(entry),
-        "processed_logprobs": row.processed_logprobs,
+        **_scored(entry),
         "prompts": ids[:start],
         "responses": ids[start:],
         "response_mask": list(row.loss_mask[start:]),
@@ -71,15 +71,13 @@ def verl_columns(entry: Entry) -> dict[str, Any]:
 
 
 def prime_rl_columns(entry: Entry) -> dict[str, Any]:
-    """Return the columns of prime-rl's `TrainingSample`: `src/prime_rl/transport/types.py`, pull request 3431.
+    """Return the columns of prime-rl's `TrainingSample`: its #3431, `src/prime_rl/transport/types.py`.
 
-    The names and the mask of all positions are also those of verifiers' `Branch`: verifiers 0.4.0,
-    `verifiers/v1/trace.py`.
+    `sampling_mask` is also that of a branch of verifiers: verifiers 0.4.0, `verifiers/v1/trace.py`.
     """
     row = entry.row
     return {
-        **_common(entry),
-        "processed_logprobs": row.processed_logprobs,
+        **_scored(entry),
         "token_ids": plain_ids(row),
         "mask": [*map(bool, row.loss_mask)],
         "logprobs": filled_logprobs(row, 0),
@@ -96,8 +94,7 @@ def skyrl_columns(entry: Entry) -> dict[str, Any]:
     row, ids = entry.row, plain_ids(entry.row)
     start = response_start(row)
     return {
-        **_common(entry),
-        "processed_logprobs": row.processed_logprobs,
+        **_scored(entry),
         "prompt_token_ids": ids[:start],
         "response_ids": ids[start:],
         "loss_masks": list(row.loss_mask[start:]),
@@ -111,8 +108,7 @@ def slime_columns(entry: Entry) -> dict[str, Any]:
     row, start = entry.row, response_start(entry.row)
     mask = flat_mask(row, start)
     return {
-        **_common(entry),
-        "processed_logprobs": row.processed_logprobs,
+        **_scored(entry),
         "tokens": plain_ids(row),
         "response_length": len(row) - start,
         "loss_mask": list(row.loss_mask[start:]),
@@ -127,13 +123,14 @@ def miles_mask(row: Row, start: int) -> dict[str, array[int]] | None:
 
     Each id needs one there (`miles/utils/sampling_mask.py`), so what was not sampled has its own id alone, as
     `append_forced_sampling_tokens` has it. None, too, if an id that trains has no mask: none is invented.
+    Raises `InputError` for an id above 2**31 - 1.
     """
     mask = row.sampling_mask
     if mask is None or not all(compress(mask.counts, row.loss_mask)):
         return None
     kept = [each or (one,) for one, each in zip(row.ids[start:], [*mask][start:], strict=True)]
-    ids = array("i", chain.from_iterable(kept))
-    return {"ids": ids, "offsets": array("q", _offsets(map(len, kept)))}
+    ids = Ids.from_items(chain.from_iterable(kept))
+    return {"ids": signed(row, ids), "offsets": array("q", _offsets(map(len, kept)))}
 
 
 def _offsets(counts: Iterable[int]) -> Iterator[int]:
@@ -167,17 +164,26 @@ def _common(entry: Entry) -> dict[str, Any]:
     }
 
 
+def _scored(entry: Entry) -> dict[str, Any]:
+    """Return what the rows of trainers that read log-probabilities have in common."""
+    return {**_common(entry), "processed_logprobs": entry.row.processed_logprobs}
+
+
 COMMON = {"conversation": "string", "group": "string", "agent": "string", "name": "string"}
 COMMON |= {"reward": "float64", "weight": "float64"}
 TRL = {"input_ids": "list:int32", "labels": "list:int32"}
 TRL |= {"attention_mask": "list:int8", "completion_mask": "list:int8"}
-LOGPROBS = COMMON | {"processed_logprobs": "bool_"}
-"""What the columns of trainers that read log-probabilities have in common."""
+SCORED = COMMON | {"processed_logprobs": "bool_"}
 MASK = "mask"
 """The type of a sampling mask: `ids` and `counts`, a list of 32 bits each."""
 VERL = {"prompts": "list:int32", "responses": "list:int32", "response_mask": "list:int8"}
 VERL |= {"rollout_log_probs": "list:float64", "input_ids": "list:int32", "attention_mask": "list:int8"}
-PRIME_RL = {"token_ids": "list:int32", "mask": "list:bool_", "logprobs": "list:float64", "sampling_mask": MASK}
+PRIME_RL = {
+    "token_ids": "list:int32",
+    "mask": "list:bool_",
+    "logprobs": "list:float64",
+    "sampling_mask": MASK,
+}
 SKYRL = {"prompt_token_ids": "list:int32", "response_ids": "list:int32", "loss_masks": "list:int8"}
 SKYRL |= {"rollout_logprobs": "list:float64", "rollout_sample_support": MASK}
 SLIME = {"tokens": "list:int32", "response_length": "int64", "loss_mask": "list:int8"}
@@ -187,11 +193,11 @@ SLIME |= dict.fromkeys(("rollout_top_p_token_ids", "rollout_top_p_token_offsets"
 COLUMNS: Mapping[str, Columns] = {
     "tito": Columns(description="all that is known of a row", make=to_columns, types=None),
     "trl": Columns(description="names of TRL's SFTTrainer", make=trl_columns, types=COMMON | TRL),
-    "verl": Columns(description="names of verl's batches", make=verl_columns, types=LOGPROBS | VERL),
+    "verl": Columns(description="names of verl's batches", make=verl_columns, types=SCORED | VERL),
     "prime-rl": Columns(
-        description="names of prime-rl and verifiers", make=prime_rl_columns, types=LOGPROBS | PRIME_RL
+        description="names of prime-rl and verifiers", make=prime_rl_columns, types=SCORED | PRIME_RL
     ),
-    "skyrl": Columns(description="names of SkyRL's generators", make=skyrl_columns, types=LOGPROBS | SKYRL),
-    "slime": Columns(description="names of slime's samples", make=slime_columns, types=LOGPROBS | SLIME),
+    "skyrl": Columns(description="names of SkyRL's generators", make=skyrl_columns, types=SCORED | SKYRL),
+    "slime": Columns(description="names of slime's samples", make=slime_columns, types=SCORED | SLIME),
 }
 """By name; the first is the default."""

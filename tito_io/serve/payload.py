@@ -16,6 +16,7 @@ import orjson
 
 from tito_core.samples import Forest, Row, SampleOptions, make_rows
 from tito_core.samples.options import Cut
+from tito_io.samples.trainer_columns import miles_mask
 
 from .commit import Commit
 from .session import Session
@@ -123,6 +124,7 @@ class _Writer:
         _put(self.tensors, f"tokens.{place}", "I64", row.ids.tolist())
         _put(self.tensors, f"loss_mask.{place}", "U8", row.loss_mask[start:])
         nulls = [*_logprobs(self.tensors, place, row, start), *_experts(self.tensors, place, row)]
+        nulls += _mask(self.tensors, place, row, start)
         path = [self.session.commits[name] for name in self.forest.path(row.name)]
         return {
             "response": self.decode(response) if self.decode else "",
@@ -188,6 +190,18 @@ def _experts(tensors: Tensors, place: int, row: Row) -> list[str]:
     numbers = array(EXPERTS[experts.dtype], experts.data)
     _put(tensors, f"rollout_routed_experts.{place}", "I32", numbers, list(experts.shape))
     return []
+
+
+def _mask(tensors: Tensors, place: int, row: Row, start: int) -> list[str]:
+    """Add the sampling mask, or return the field's name where an id that trains lacks one.
+
+    A row without masks has neither: Miles knows the field only where masks were asked for.
+    """
+    mask = miles_mask(row, start)
+    for name, numbers in (mask or {}).items():
+        dtype = {"ids": "I32", "offsets": "I64"}[name]
+        _put(tensors, f"rollout_sampling_mask.{name}.{place}", dtype, numbers)
+    return ["rollout_sampling_mask"] if mask is None and row.sampling_mask is not None else []
 
 
 def _put(

@@ -62,7 +62,9 @@ def from_lines(path: Path) -> Iterator[Entry]:
         if data["experts"] is not None:
             data["experts"]["data"] = base64.b64decode(data["experts"]["data"])
         if data["sampling_mask"] is not None:
-            data["sampling_mask"] = attrs.asdict(from_data(data["sampling_mask"], SamplingMask), recurse=False)
+            data["sampling_mask"] = attrs.asdict(
+                from_data(data["sampling_mask"], SamplingMask), recurse=False
+            )
         yield entry_of(data)
 
 
@@ -87,14 +89,17 @@ def mask_of(sample: MilesSample, own: Mapping[str, Any]) -> Mapping[str, Any] | 
     """Return the mask without the single ids that Miles has where no mask is known."""
     mask, found = own["sampling_mask"], sample.rollout_sampling_mask
     if found is None:
-        return mask and attrs.asdict(from_data(mask, SamplingMask), recurse=False)
-    kept = [()] * (len(sample.tokens) - sample.response_length)
+        return mask and plain_mask(from_data(mask, SamplingMask))
+    kept: list[tuple[int, ...]] = [()] * (len(sample.tokens) - sample.response_length)
     kept += [found.ids[start:stop] for start, stop in pairwise(found.offsets)]
     sampled = {place for turn in own["turns"] for place in range(turn["start"], turn["stop"])}
     known = sampled.difference(mask["holes"])
-    assert all(one == (sample.tokens[place],) for place, one in enumerate(kept) if one and place not in known)
-    made = SamplingMask.of(one if place in known else () for place, one in enumerate(kept))
-    return attrs.asdict(made, recurse=False)
+    assert all(one in ((), (sample.tokens[place],)) for place, one in enumerate(kept) if place not in known)
+    return plain_mask(SamplingMask.of(one if place in known else () for place, one in enumerate(kept)))
+
+
+def plain_mask(mask: SamplingMask) -> Mapping[str, Any]:
+    return attrs.asdict(mask, recurse=False)
 
 
 def experts_of(sample: MilesSample, own: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

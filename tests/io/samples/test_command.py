@@ -387,6 +387,7 @@ def test_rows_have_the_columns_of_a_trainer(suffix: str, tmp_path: Path) -> None
         "completion_mask": [0, 0, 1, 1],
     }
     assert found["verl"] == common | {
+        "processed_logprobs": False,
         "prompts": [1, 2],
         "responses": [3, 4],
         "response_mask": [1, 1],
