@@ -19,8 +19,7 @@ from .objects import OBJECTS, Subject
 from .reference import Reference
 
 INSIDE = os.environ.get("TITO_INSIDE", "")
-OWN_TESTS = {f"test_{name.replace('-', '_')}.py": name for name in OBJECTS}
-collect_ignore = [file for file, name in OWN_TESTS.items() if name != INSIDE]
+collect_ignore_glob = [f"test_{name.replace('-', '_')}*.py" for name in OBJECTS if name != INSIDE]
 """The traps of other engines."""
 
 
