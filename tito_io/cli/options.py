@@ -265,6 +265,12 @@ seed = click.option(
     metavar="NUMBER",
     help="Seed of the sampling. The embedded engine repeats a conversation with the same seed.",
 )
+sampling_masks = click.option(
+    "--sampling-masks",
+    is_flag=True,
+    help="Keep for each sampled id the ids that top-p, top-k and min-p had left. Log-probabilities are then "
+    "normalized over these. Engines: embedded, vllm and sglang. Default: off.",
+)
 ON_ABORT = {
     "raise": "end with an error",
     "resume": "go on from the ids that were sampled",

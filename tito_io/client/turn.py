@@ -7,7 +7,7 @@ from typing import TypedDict
 
 import attrs
 
-from tito_core import Message, Refusal, Step, Stitched
+from tito_core import Message, Refusal, SamplingMask, Step, Stitched
 from tito_io.engines.protocol import InvalidReplyError, Reply, Sampling
 
 
@@ -18,6 +18,7 @@ class Completion(TypedDict):
     completion_ids: tuple[int, ...]
     logprobs: tuple[float | None, ...] | None
     truncated: bool
+    sampling_mask: SamplingMask | None
 
 
 class Route(Enum):
@@ -64,6 +65,7 @@ def completion_of(reply: Reply) -> Completion:
         "completion_ids": reply.completion_ids,
         "logprobs": reply.logprobs,
         "truncated": reply.truncated,
+        "sampling_mask": reply.sampling_mask,
     }
 
 

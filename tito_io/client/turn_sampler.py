@@ -36,6 +36,7 @@ from tito_io.engines.aborted_turns import AbortedTurns, OnAbort, as_on_abort
 from tito_io.engines.family_render import template_words
 from tito_io.engines.media import check_answers
 from tito_io.engines.protocol import Engine, Rendering, Reply, SampleRequest, Sampling, UnsupportedError
+from tito_io.engines.sampling_masks import check_masked
 from tito_io.engines.scores import LogprobsFrom, ScoredTurns, as_logprobs_from
 from tito_io.engines.speculation import noted
 from tito_io.engines.turn_groups import TurnGroups
@@ -102,6 +103,9 @@ class TurnSampler:
             (`tito_io.engines.aborted_turns`).
         logprobs_from: Where log-probabilities come from: `sampling` (default), `scoring`, which is a pass
             over the exact ids after each turn, or `nowhere` (`tito_io.engines.scores`).
+        sampling_masks: Whether each sampled id comes with its sampling mask: the ids that top-p, top-k and
+            min-p had kept (`tito_io.engines.sampling_masks`). Log-probabilities are then normalized over it.
+            An engine without masks raises `MasksUnsupportedError`. Default: False.
         known_media: The bytes of images that were shown.
         checked_turns: How many bridges were compared, without those that the template cannot render so.
         differing_turns: How many of them differed; those prompts went by messages.
@@ -117,6 +121,7 @@ class TurnSampler:
     logprobs_from: LogprobsFrom = attrs.field(
         default=LogprobsFrom.SAMPLING, converter=as_logprobs_from, kw_only=True
     )
+    sampling_masks: bool = attrs.field(default=False, kw_only=True)
     known_media: KnownMedia = attrs.field(factory=KnownMedia, repr=False, kw_only=True)
     checked_turns: int = attrs.field(default=0, init=False)
     differing_turns: int = attrs.field(default=0, init=False)
@@ -197,6 +202,7 @@ class TurnSampler:
         Raises:
             InvalidReplyError: The engine saw another prompt; `partial` holds its reply.
         """
+        request = self._with_masks(request)
         if not prompt.media:
             return prompt, await self._reply(request.after(prompt.ids))
         beside = self.known_media.beside(prompt, messages)
@@ -207,10 +213,18 @@ class TurnSampler:
         return seen, await self._checked(reply, request.sampling)
 
     async def _reply(self, request: SampleRequest) -> Reply:
+        request = self._with_masks(request)
         return await self._checked(await self._sampler.sample(request), request.sampling)
 
+    def _with_masks(self, request: SampleRequest) -> SampleRequest:
+        """Return a request for a turn with sampling masks, if they are wanted."""
+        if not self.sampling_masks or request.sampling.sampling_masks:
+            return request
+        return attrs.evolve(request, sampling=attrs.evolve(request.sampling, sampling_masks=True))
+
     async def _checked(self, reply: Reply, sampling: Sampling) -> Reply:
-        """Return a reply with notices of what it shows; raises an error if it breaks the constraint."""
+        """Return a reply with notices of what it shows; raises an error if it is not what was asked for."""
+        check_masked(self.engine.name, reply, sampling)
         check_constrained(reply, sampling)
         return await noted(self.engine, reply, sampling)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from starlette.applications import Starlette
@@ -17,13 +17,15 @@ from .completions import completions, detokenize, tokenize
 from .engine import EmbeddedEngine
 from .generation import Sampler
 from .http import JSON, VERSION, BadRequest
+from .ids_route import generate_ids
 from .rng import FaultRates
 from .vocabulary import MAX_MODEL_LEN, MODEL, family
 
 Handler = Callable[[EmbeddedEngine, Request], Awaitable[Response]]
 MAX_NEW_TOKENS = 256
+GENERATE = "/inference/v1/generate"
 DISABLED = (
-    *("/inference/v1/generate", "/inference/v1/abort_requests"),
+    *(GENERATE, "/inference/v1/abort_requests"),
     *(f"/v1/{route}/render" for route in ("chat/completions", "completions", "messages", "responses")),
     *(f"/v1/{route}/derender" for route in ("chat/completions", "completions")),
 )
@@ -37,6 +39,7 @@ def app(
     model: str = MODEL,
     max_model_len: int = MAX_MODEL_LEN,
     max_new_tokens: int | None = MAX_NEW_TOKENS,
+    sampling_masks: bool = False,
 ) -> Starlette:
     """Return an ASGI application that answers as a vLLM 0.32 server with one small model does.
 
@@ -49,6 +52,8 @@ def app(
         model: The served model name.
         max_model_len: The most ids of a prompt and its reply together.
         max_new_tokens: The most ids of a reply, whatever a request asks for; None for no such limit.
+        sampling_masks: Whether `/inference/v1/generate` is open, and sends the ids that a request's top-k,
+            top-p and min-p keep. Its log-probabilities are normalized over them.
     """
     engine = EmbeddedEngine(
         family=family().rendered_as("vllm"),  # as the server whose routes these are
@@ -57,20 +62,21 @@ def app(
         max_model_len=max_model_len,
         max_new_tokens=max_new_tokens,
     )
-    return engine_app(engine)
+    return engine_app(engine, sampling_masks=sampling_masks)
 
 
-def engine_app(engine: EmbeddedEngine) -> Starlette:
+def engine_app(engine: EmbeddedEngine, *, sampling_masks: bool = False) -> Starlette:
     """Return an engine as an ASGI application, on the routes of a vLLM 0.32 server."""
     handlers = {BadRequest: _bad_request, HTTPException: _http_error}
-    return Starlette(routes=_routes(engine), exception_handlers=handlers)
+    own = {GENERATE: generate_ids} if sampling_masks else {}
+    return Starlette(routes=_routes(engine, own), exception_handlers=handlers)
 
 
-def _routes(engine: EmbeddedEngine) -> list[Route]:
+def _routes(engine: EmbeddedEngine, own: Mapping[str, Handler]) -> list[Route]:
     get: dict[str, Handler] = {"/health": _health, "/version": _version, "/v1/models": _models}
     post: dict[str, Handler] = {"/tokenize": tokenize, "/detokenize": detokenize}
     post |= {"/v1/chat/completions": chat, "/v1/completions": completions}
-    post |= dict.fromkeys(DISABLED, _disabled)
+    post |= {**dict.fromkeys(DISABLED, _disabled), **own}
     return [
         Route(path, partial(handler, engine), methods=[method])
         for method, handlers in (("GET", get), ("POST", post))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from .logprobs import REACH, SampledId, logprob
-from .reply import TextPiece, ids_of, plan_reply, read_prompt
+from .reply import Position, TextPiece, ids_of, plan_reply, read_prompt
 from .rng import FaultRates, Rng, pack
 from .structured import Draw, Format
 from .vocabulary import END_OF_TEXT, END_OF_TURN, Vocabulary, passage, vocabulary
@@ -34,16 +34,24 @@ class Sampler:
     fault_rates: FaultRates = field(factory=FaultRates)
 
     def ids(
-        self, prompt: Sequence[int], *, seed: int | None = None, draw: int = 0, grammar: Format | None = None
+        self,
+        prompt: Sequence[int],
+        *,
+        seed: int | None = None,
+        draw: int = 0,
+        grammar: Format | None = None,
+        reasoning_ended: bool = False,
     ) -> Iterator[int]:
         """Yield the ids of a turn, its stop token, and then more text without end.
 
         The caller stops: at a stop token, or at a limit. `prompt` are the prompt's ids, `seed` is the
         request's, `draw` numbers the choices of one request. `grammar` is what the text after the reasoning
-        keeps to.
+        keeps to; that of the whole reply with `reasoning_ended`.
         """
         words, rng = vocabulary(), Rng(self.seed, "" if seed is None else seed, draw, pack(prompt))
         view = read_prompt(prompt, words)
+        if reasoning_ended:
+            view = evolve(view, position=Position.ANSWER)
         plain = self.fault_rates.loose_whitespace == 0
         answer = None if grammar is None else Draw(rng, plain=plain).pieces(grammar)
         reply = plan_reply(view, rng, self.fault_rates, answer)
@@ -98,6 +106,7 @@ class SamplingSettings:
         keep_stop: Whether the text keeps the string or the token that ended the reply.
         skip_special: Whether special tokens are left out of the text.
         grammar: What the text after the reasoning keeps to, as a node of a structural tag; None for nothing.
+        reasoning_ended: Whether the reply has no reasoning of its own, so that the grammar is of all of it.
     """
 
     max_tokens: int
@@ -109,6 +118,7 @@ class SamplingSettings:
     keep_stop: bool = False
     skip_special: bool = True
     grammar: Format | None = None
+    reasoning_ended: bool = False
 
 
 @define
@@ -164,7 +174,14 @@ def generate(
     """
     words = vocabulary()
     run = _Run(words, sampling, TextWriter(words.tokenizer, prompt, sampling), list(prompt[-REACH:]))
-    for identifier in sampler.ids(prompt, seed=sampling.seed, draw=draw, grammar=sampling.grammar):
+    ids = sampler.ids(
+        prompt,
+        seed=sampling.seed,
+        draw=draw,
+        grammar=sampling.grammar,
+        reasoning_ended=sampling.reasoning_ended,
+    )
+    for identifier in ids:
         if run.take(identifier):
             break
     rng = Rng("events", sampler.seed, *run.tail)

@@ -49,15 +49,18 @@ def logprob(before: Sequence[int], chosen: int) -> float:
     (True, True)
     """
     part = digest("logprob", pack(before[-REACH:]), chosen) / 2**64
-    return _single(LOWEST * part**4 - 2**-12)
+    return single(LOWEST * part**4 - 2**-12)
 
 
-def alternatives(before: Sequence[int], chosen: int, count: int, size: int) -> list[tuple[int, float]]:
+def alternatives(
+    before: Sequence[int], chosen: int, count: int, size: int, *, value: float | None = None
+) -> list[tuple[int, float]]:
     """Return up to `count` other ids below `size` with their log-probabilities, the most probable first.
 
     Together with `chosen` they are an engine's top `count` ids: one fewer where `chosen` is among those.
+    `value` is the log-probability of `chosen`, if it is known.
     """
-    value = logprob(before, chosen)
+    value = logprob(before, chosen) if value is None else value
     # Each takes half of the probability that is left, so that all of them together stay below 1.
     rest = -math.expm1(value)
     others: dict[int, float] = {}
@@ -66,7 +69,7 @@ def alternatives(before: Sequence[int], chosen: int, count: int, size: int) -> l
         other = digest("other", pack(before[-REACH:]), place) % size
         place += 1
         if other != chosen and other not in others:
-            others[other] = _single(math.log(rest) - (len(others) + 1) * math.log(2))
+            others[other] = single(math.log(rest) - (len(others) + 1) * math.log(2))
     among = count > sum(1 for other in others.values() if other > value)
     return list(others.items())[: count - 1 if among else count]
 
@@ -82,7 +85,7 @@ def rank(before: Sequence[int], chosen: int) -> int:
     return max(math.ceil(above), 1)
 
 
-def _single(value: float) -> float:
+def single(value: float) -> float:
     """Round to 32 bits, the precision that engines compute in."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
@@ -113,7 +116,7 @@ def completion_logprobs(
 
 def _ranked(step: SampledId, count: int, *, as_ids: bool) -> Iterator[tuple[str, float, str]]:
     """Yield name, log-probability and text of the sampled id, then of up to `count` others."""
-    words, own = vocabulary(), _shown_text(step)
+    words, own = vocabulary(), shown_text(step)
     yield (f"token_id:{step.id}" if as_ids else own, step.logprob, own)
     for other, value in alternatives(step.before, step.id, count, words.size):
         decoded = words.decode([other])
@@ -121,7 +124,7 @@ def _ranked(step: SampledId, count: int, *, as_ids: bool) -> Iterator[tuple[str,
         yield (f"token_id:{other}" if as_ids else text, value, text)
 
 
-def _shown_text(step: SampledId) -> str:
+def shown_text(step: SampledId) -> str:
     """Return an id's own text; a character in several ids is shown with the last of them."""
     words = vocabulary()
     own = words.decode([step.id])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tito_core import InputError, TemplateRefused
 from tito_io.engines.constraint import ANY_OBJECT
@@ -84,6 +84,10 @@ class SamplingRequest:
             usage_at_end=usage_at_end,
             usage_always=usage_at_end and options.flag("continuous_usage_stats"),
         )
+
+    def after_reasoning(self) -> SamplingRequest:
+        """Return a request whose grammar binds from the first id on."""
+        return evolve(self, sampling=evolve(self.sampling, reasoning_ended=True))
 
 
 def _check_supported(body: Body) -> None:

@@ -454,7 +454,8 @@ class WaitingText:
         hold = max(map(len, self.stops), default=1) - 1
         text = (self._waiting[delta.index].text if delta.index in self._waiting else "") + delta.text
         ready = text[: max(len(text) - hold, 0)]
-        self._waiting[delta.index] = attrs.evolve(delta, ids=(), logprobs=None, text=text[len(ready) :])
+        rest = attrs.evolve(delta, ids=(), logprobs=None, sampling_mask=None, text=text[len(ready) :])
+        self._waiting[delta.index] = rest
         if delta.ids or ready:
             await self.to(attrs.evolve(delta, text=ready))
 

@@ -46,6 +46,8 @@ HARMLESS = re.compile(
     r"|Value must be between [\d.]+ <= value <= [\d.]+, but got -?[\d.]*\d"
     r"|(?:max_num_tokens|max_seq_len|model context length) \(\d+\)|not enabled logprobs_mode"
     r"|Prompt contains invalid tokens|failed to parse grammar"
+    r"|sampling distribution replay requires (?:temperature|top_k) > 0"
+    r"|return_sampling_mask requires top_k=1 [\w <=.]{1,60}; got top_k=-?\d+"
     r"|prompt contains (?:at least )?\d+|Input length \(\d+\)|decoder prompt \(length \d+\)"
 )
 """Parts of engines' error texts that cannot hold any of the conversation."""

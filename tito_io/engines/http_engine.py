@@ -13,7 +13,7 @@ An adapter is a package `tito_io/engines/NAME/` that imports no other adapter:
   (`served_tokenizer.ServedTokenizer.render` does it for servers with `/tokenize`), `_sample_messages` and
   `_sample`, which send a `TurnRequest` with `_send`. It may override `_select`, `_sendable`,
   `_vocabulary_size`, `limits`, `length_key` and `needs_max_tokens`; for images, `_check_media` and
-  `_sample_with_media`.
+  `_sample_with_media`; for sampling masks, `check_masks`.
 
 For a server that answers ids and no text by one route, `ids_server.py` leaves a table and a reader to write.
 It is registered by a row in `names.py`, and one in `tests/io/engines/routes.py`, which holds it to the laws
@@ -51,6 +51,7 @@ from .protocol import (
 )
 from .refused import check_served
 from .replies.invariants import Check
+from .sampling_masks import no_masks
 from .turn_request import TurnRequest
 from .wire import Closing, Wire
 
@@ -260,10 +261,13 @@ class HttpEngine(Closing, Engine):
         Raises:
             InputError: An id is outside the vocabulary, or nothing says how many ids to sample.
             OverlongError: The ids leave no room in the model's context.
-            UnsupportedError: The server takes no ids, or none of these media, by this route.
+            UnsupportedError: The server takes no ids, or none of these media, by this route, or sends no
+                sampling masks.
 
         In all three cases nothing was sampled.
         """
+        if request.sampling.sampling_masks:
+            await self.check_masks(request.sampling)
         if request.ids is None:
             return await self._sample_messages(request)
         if not request.media:
@@ -296,6 +300,11 @@ class HttpEngine(Closing, Engine):
     async def _sample(self, turn: TurnAfterIds) -> Reply:
         """Send checked ids by the engine's route; return the reply."""
         raise NotImplementedError
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where this server sends no sampling masks by this route."""
+        del sampling
+        raise no_masks(f"{self.name} sends none: leave them out, or sample with vLLM or SGLang")
 
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:
         """Raise `MediaUnsupportedError` for media that this engine does not take beside ids."""

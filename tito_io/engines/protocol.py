@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from tito_core import InputError, Message, TitoError, render_key
+from tito_core import InputError, Message, SamplingMask, TitoError, render_key
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_core.step import rounded
@@ -53,6 +53,9 @@ class Sampling:
         n: How many turns to sample after the same prompt; turns 2 to n are in `Reply.siblings`.
         logprobs: Whether log-probabilities come with the sampled ids (default). Engines that always compute
             them refuse False with `InputError`.
+        sampling_masks: Whether the ids that top-p, top-k and min-p had kept come with each sampled id; its
+            log-probability is then normalized over them. An engine, or a route, that has none raises
+            `MasksUnsupportedError` before it samples the turn. Default: False.
         constraint: What the answer may be; None for any. An engine that cannot honour it raises
             `UnsupportedError` before it sends anything.
         conversation: The conversation's name, the same for all of its turns: routers keep it on one worker
@@ -68,6 +71,7 @@ class Sampling:
     stop_ids: tuple[int, ...] = ()
     n: int = 1
     logprobs: bool = True
+    sampling_masks: bool = False
     constraint: Constraint | None = None
     conversation: str | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict)
@@ -168,6 +172,8 @@ class Delta:
         ids: New ids. Ids may come without text: half a character, a special token, a tag.
         logprobs: One log-probability per id of `ids`; None where the stream sends none, in which case the
             reply has them.
+        sampling_mask: The ids that could have been sampled in place of each of `ids`; None where the stream
+            sends none.
         text: New content. Text may come later than its ids.
         index: Which of the `Sampling.n` turns this belongs to, from 0.
         thinking: Whether the prompt is known to leave reasoning open, so that the turn's text begins inside
@@ -176,6 +182,7 @@ class Delta:
 
     ids: tuple[int, ...] = ()
     logprobs: tuple[float | None, ...] | None = attrs.field(default=None, converter=_rounded)
+    sampling_mask: SamplingMask | None = None
     text: str = ""
     index: int = 0
     thinking: bool = False
@@ -215,7 +222,8 @@ async def watch_whole(watch: Watch, reply: Reply) -> None:
     """Pass a `reply` that was not streamed on to `watch`: each of its turns in one piece."""
     for index, one in enumerate((reply, *reply.siblings)):
         ids = tuple(one.completion_ids)
-        await watch(Delta(ids=ids, logprobs=one.logprobs, text=one.text, index=index))
+        mask = one.sampling_mask
+        await watch(Delta(ids=ids, logprobs=one.logprobs, sampling_mask=mask, text=one.text, index=index))
 
 
 @attrs.frozen(kw_only=True)
@@ -230,6 +238,8 @@ class Reply:
         completion_ids: The ids that it sampled, the stop token included where one was sampled.
         logprobs: One natural-log probability per completion id; None in place of a value that the engine
             does not have, and None as a whole where it sent none.
+        sampling_mask: The ids that could have been sampled in place of each completion id (see
+            `Sampling.sampling_masks`); None where it was not asked for.
         message: The assistant message; None where neither the engine nor the adapter parsed one.
         text: The completion as text, for replies without a message.
         finish_reason: `stop`, `length`, `tool_calls` or `abort`.
@@ -258,6 +268,7 @@ class Reply:
     stop_reason: int | str | None = None
     weight_versions: tuple[WeightVersion, ...] = ()
     routed_experts: RoutedExperts | None = None
+    sampling_mask: SamplingMask | None = None
     siblings: tuple[Reply, ...] = ()
     notices: tuple[str, ...] = ()
     media_ranges: tuple[tuple[int, int], ...] | None = None
@@ -378,6 +389,12 @@ class Engine:
         of ids and media.
         """
         raise NotImplementedError
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where turns sampled so are known to have no sampling masks.
+
+        By default nothing is known: a reply without them is then an error.
+        """
 
     async def from_messages(
         self,

@@ -36,6 +36,7 @@ class EngineOptions:
         timeout: Seconds without a byte from the engine after which a request fails; None for no limit.
         for_agents: Whether the embedded engine's turns say something and end: agent programs give up at an
             empty turn (Qwen Code) and at one that a limit has cut (Codex).
+        sampling_masks: Whether turns are sampled with sampling masks, which not all routes of an engine have.
     """
 
     base_url: str | None = None
@@ -46,6 +47,7 @@ class EngineOptions:
     seed: int = 0
     timeout: float | None = 600.0
     for_agents: bool = False
+    sampling_masks: bool = False
 
     @property
     def connection(self) -> Connection:
@@ -70,12 +72,13 @@ class EngineOptions:
         return self.family
 
 
-def embedded(seed: int = 0, *, for_agents: bool = False) -> Engine:
+def embedded(seed: int = 0, *, for_agents: bool = False, sampling_masks: bool = False) -> Engine:
     """Return the engine that needs no server: a sampler of random text behind vLLM's API, in this process.
 
     Args:
         seed: The sampler's seed.
         for_agents: Whether all of its turns say something and end.
+        sampling_masks: Whether it gives sampling masks (`Sampling.sampling_masks`).
     """
     import httpx2  # noqa: PLC0415  # one engine, chosen at run time
 
@@ -85,7 +88,10 @@ def embedded(seed: int = 0, *, for_agents: bool = False) -> Engine:
 
     rates = FaultRates(endless=0.0, empty=0.0)
     ending: dict[str, Any] = {"fault_rates": rates, "max_new_tokens": LONGEST} if for_agents else {}
-    engine = VLLM("http://embedded", transport=httpx2.ASGITransport(app(seed=seed, **ending)))
+    transport = httpx2.ASGITransport(app(seed=seed, sampling_masks=sampling_masks, **ending))
+    engine = VLLM(
+        "http://embedded", route="generate" if sampling_masks else "completions", transport=transport
+    )
     engine.name = "embedded sampler, not a language model"
     return engine
 
@@ -93,7 +99,9 @@ def embedded(seed: int = 0, *, for_agents: bool = False) -> Engine:
 def _embedded(address: EngineOptions) -> Engine:
     if address.base_url or address.model:
         raise InputError("the embedded engine has no --base-url and no --model: name another with --engine")
-    return embedded(seed=address.seed, for_agents=address.for_agents)
+    return embedded(
+        seed=address.seed, for_agents=address.for_agents, sampling_masks=address.sampling_masks
+    )
 
 
 def _miles(address: EngineOptions) -> Engine:
@@ -110,10 +118,12 @@ def _miles(address: EngineOptions) -> Engine:
 def _adapter(name: str, address: EngineOptions) -> Engine:
     """Return an engine of the adapter that `ENGINES` names."""
     row, where = ENGINES[name], address.where(name)
-    family = {} if row.family is None else {"family": address.folder(name, row.family)}
+    own: dict[str, Any] = {} if row.family is None else {"family": address.folder(name, row.family)}
+    if name == "vllm" and address.sampling_masks:
+        own["route"] = "generate"
     module, _, kind = row.adapter.partition(":")
     engine: Engine = getattr(import_module(f".{module}", __package__), kind)(
-        where, **family, **address.connection
+        where, **own, **address.connection
     )
     return engine
 

@@ -17,6 +17,7 @@ from tito_core import Ids, InputError
 from tito_core.message import is_multimodal
 
 from .protocol import Engine, EngineError, InvalidReplyError, Reply, SampleRequest, UnsupportedError, chosen
+from .sampling_masks import no_masks
 from .wrapper import EngineWrapper
 
 
@@ -97,9 +98,14 @@ class ScoredTurns(EngineWrapper):
     source: LogprobsFrom = attrs.field(default=LogprobsFrom.SAMPLING, converter=as_logprobs_from)
 
     async def sample(self, request: SampleRequest) -> Reply:
-        """Sample a turn; raises `UnsupportedError` for a pass over a prompt with media."""
+        """Sample a turn; raises `UnsupportedError` for a pass over media, or over ids with sampling masks."""
         if self.source is LogprobsFrom.SAMPLING:
             return await self.engine.sample(request)
+        if self.source is LogprobsFrom.SCORING and request.sampling.sampling_masks:
+            raise no_masks(
+                "with logprobs_from='scoring' log-probabilities are normalized over the whole vocabulary, "
+                "not over masks: pass 'sampling'"
+            )
         if self.source is LogprobsFrom.SCORING and (request.media or is_multimodal(request.messages or ())):
             raise _no_media()
         quiet = attrs.evolve(request, sampling=attrs.evolve(request.sampling, logprobs=False))

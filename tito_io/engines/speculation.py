@@ -5,6 +5,11 @@ may report 0 for the log-probability of a draft, which means probability 1. vLLM
 computes the values of drafts (`vllm/v1/engine/detokenizer.py`, `vllm/v1/sample/rejection_sampler.py`);
 llama.cpp marks drafts by an empty list of alternatives, and its adapter gives None for them. What others
 report may also be the value of an id that was certain. So it is counted and said, never changed.
+
+Sampling masks restrict speculation: a draft that is accepted needs a mask of its own. vLLM has one from its
+rejection sampler, but starts with masks only where adaptive verification is off (`vllm/config/vllm.py`,
+`_verify_sampling_replay_config`). SGLang refuses a request for masks beside other drafts than DFlash's
+(`srt/speculative/spec_sampling_mask.py`). A reply with another number of masks than ids is rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ class SpeculationNotice(StrEnum):
         PAST_STOP: The turn has ids after the one that completes its stop string. They stay, as the engine
             sampled them and the next prompt has them; its text ends before the string.
         ZERO_LOGPROBS: Ids have a log-probability of exactly 0: the engine was certain, or did not compute
-            them. `Counts.zero_logprobs` counts the ids.
+            them. `Counts.zero_logprobs` counts the ids. Those that are alone in their sampling mask had
+            probability 1, and are not counted.
     """
 
     PAST_STOP = "ids-past-stop"
@@ -36,7 +42,9 @@ class SpeculationNotice(StrEnum):
 
 
 def zero_logprobs(reply: Reply) -> int:
-    """Return how many ids of a reply, siblings included, have a log-probability of exactly 0.
+    """Return how many ids of a reply, siblings included, have a log-probability of exactly 0 without reason.
+
+    An id that is alone in its sampling mask had probability 1, as nearly half of all have with top-p.
 
     >>> from tito_io.engines.protocol import Usage
     >>> zero_logprobs(Reply(prompt_ids=(1,), completion_ids=(2, 3), logprobs=(0.0, -1.0), message=None,
@@ -44,7 +52,14 @@ def zero_logprobs(reply: Reply) -> int:
     ...                     usage=Usage(prompt_tokens=1, completion_tokens=2)))
     1
     """
-    return sum((one.logprobs or ()).count(0.0) for one in (reply, *reply.siblings))
+    return sum(_zeros(one) for one in (reply, *reply.siblings))
+
+
+def _zeros(reply: Reply) -> int:
+    logprobs, mask = reply.logprobs or (), reply.sampling_mask
+    if mask is None:
+        return logprobs.count(0.0)
+    return sum(value == 0 and size != 1 for value, size in zip(logprobs, mask.counts, strict=False))
 
 
 async def noted(engine: Engine, reply: Reply, sampling: Sampling) -> Reply:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import attrs
 
+from tito_core import SamplingMask
 from tito_core.samples import MissingRow, RoutedExperts, WeightVersion
 from tito_core.samples.experts import merge_experts
 
@@ -68,6 +69,7 @@ def joined_ids(parts: Sequence[Reply], notices: Sequence[str] = ()) -> Reply:
         stop_reason=last.stop_reason,
         weight_versions=joined_versions(parts),
         routed_experts=_experts(parts),
+        sampling_mask=joined_mask(parts),
         siblings=(),
         notices=(*chain.from_iterable(part.notices for part in parts), *notices),
         raw={"parts": [part.raw for part in parts]},
@@ -97,6 +99,15 @@ def joined_versions(parts: Sequence[Reply]) -> tuple[WeightVersion, ...]:
             runs.append(moved)
         start += len(part.completion_ids)
     return tuple(runs)
+
+
+def joined_mask(parts: Sequence[Reply]) -> SamplingMask | None:
+    """Return the masks of all parts, each at its own ids; a part without has none there. None without any."""
+    masks, start = [], 0
+    for part in parts:
+        masks += [] if part.sampling_mask is None else [(start, part.sampling_mask)]
+        start += len(part.completion_ids)
+    return SamplingMask.placed(masks, start)
 
 
 async def spelled(parser: OutputParser, reply: Reply) -> str:

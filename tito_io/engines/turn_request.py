@@ -27,6 +27,7 @@ from .protocol import (
 )
 from .replies.chunks import Assembly, choice_text, chunk_logprobs
 from .replies.invariants import FINISHES, Check
+from .replies.sampling_mask import sampling_mask
 from .routing import named_worker, new_request_id, routing_headers
 from .wire import Seen, Wire
 
@@ -214,6 +215,7 @@ class ReplyPart:
         message: The server's message so far; None where the route has none.
         finish_reason: As `Reply` has it; `abort` of a turn that had not ended.
         stop_reason: As `Reply` has it.
+        kept: The ids of their sampling masks, as they came; None where none did.
     """
 
     ids: Sequence[int]
@@ -222,6 +224,7 @@ class ReplyPart:
     message: Message | None = None
     finish_reason: str = "abort"
     stop_reason: int | str | None = None
+    kept: object = None
 
     def ended(self, choice: Mapping[str, Any]) -> ReplyPart:
         """Return the part with the end that a choice states: of several turns, some may have ended.
@@ -241,7 +244,7 @@ def partial_reply(
 ) -> Reply | None:
     """Return the parts of a broken stream as a reply; None where no id was received.
 
-    Log-probabilities are kept where each id has one.
+    Log-probabilities, and sampling masks, are kept where each id has one.
     """
     if not any(part.ids for part in parts):
         return None
@@ -262,5 +265,8 @@ def partial_reply(
         )
         with suppress(InvalidReplyError):
             turn = attrs.evolve(turn, logprobs=check.logprobs(part.logprobs, len(part.ids)))
+        with suppress(InvalidReplyError):
+            if part.kept is not None:
+                turn = attrs.evolve(turn, sampling_mask=sampling_mask(check, part.kept, part.ids))
         turns.append(turn)
     return attrs.evolve(turns[0], siblings=tuple(turns[1:]))

@@ -11,7 +11,7 @@ from tito_core import Ids, Message
 
 from .family_render import renders_as
 from .media import answers_stray_placeholders
-from .protocol import Engine, ModelLimits, Rendering, Reply, SampleRequest, UnsupportedError
+from .protocol import Engine, ModelLimits, Rendering, Reply, SampleRequest, Sampling, UnsupportedError
 from .replies.output_parser import OutputParser
 from .turn_parts import output_parser
 
@@ -88,6 +88,10 @@ class EngineWrapper(Engine):
             raise UnsupportedError(f"{self.name}: its adapter computes no log-probabilities of given ids")
         values: tuple[float | None, ...] = await scored(ids, start)
         return values
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where its engine is known to give no sampling masks."""
+        await self.engine.check_masks(sampling)
 
     async def limits(self) -> ModelLimits:
         """Return how much the model takes."""

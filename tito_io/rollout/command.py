@@ -67,11 +67,14 @@ class RolloutOptions:
     turns: int | None
     max_tokens: int
     temperature: float
+    top_k: int | None
+    top_p: float | None
     seed: int
     truncated: str
     odd_stop: str
     on_abort: str
     check_every: int
+    sampling_masks: bool
     compare: bool
     calls: Path | None
     as_json: bool
@@ -97,6 +100,19 @@ class RolloutOptions:
             vocab_size=self.vocab_size,
             seed=self.seed,
             timeout=self.timeout,
+            sampling_masks=self.sampling_masks,
+        )
+
+    @property
+    def sampling(self) -> Sampling:
+        """How to sample."""
+        given = {"top_k": self.top_k, "top_p": self.top_p}
+        return Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            seed=self.seed,
+            conversation=new_request_id(),
+            extra={name: value for name, value in given.items() if value is not None},
         )
 
     @property
@@ -145,11 +161,24 @@ class RolloutOptions:
     show_default=True,
     help="Sampling temperature; 0 takes the likeliest id.",
 )
+@click.option(
+    "--top-k",
+    type=WholeRange(1, 2**31 - 1),
+    metavar="COUNT",
+    help="Sample among so many of the likeliest ids. Default: as the engine does.",
+)
+@click.option(
+    "--top-p",
+    type=FiniteRange(0, 1, min_open=True),
+    metavar="NUMBER",
+    help="Sample among the likeliest ids that have this probability together. Default: as the engine does.",
+)
 @options.seed
 @truncated
 @odd_stop
 @options.on_abort("raise", "resume", "return")
 @options.check_every
+@options.sampling_masks
 @click.option(
     "--compare/--no-compare",
     default=True,
@@ -209,16 +238,12 @@ async def _rollout(given: RolloutOptions) -> int:
         conversation = Conversation(
             engine=engine,
             rendering=Rendering(tools=script.tools),
-            sampling=Sampling(
-                max_tokens=given.max_tokens,
-                temperature=given.temperature,
-                seed=given.seed,
-                conversation=new_request_id(),
-            ),
+            sampling=given.sampling,
             policy=policy_of(truncated=given.truncated, odd_stop=given.odd_stop),
             renderer=rendered_by(family) if family else None,
             check_every=given.check_every,
             on_abort=as_on_abort(given.on_abort),
+            sampling_masks=given.sampling_masks,
         )
         run = Rollout(conversation, script, given.turns or len(script.lines), compare=given.compare)
         run.waiting = given.waiting

@@ -18,7 +18,7 @@ from tito_core.normalization.receipts import CHOICES
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.cli.policy import odd_stop, policy_of, truncated
-from tito_io.engines.protocol import Engine, EngineError, ServerError, UnreachableError
+from tito_io.engines.protocol import Engine, EngineError, Sampling, ServerError, UnreachableError
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
 from tito_io.families.family import Family
@@ -140,6 +140,7 @@ class ServeOptions:
     on_other_text: str | None
     tools_when_tool_choice_none: str | None
     check_every: int
+    sampling_masks: bool
     wire: str
     one_sample: bool
     drain: int
@@ -307,6 +308,7 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
     "embedded engine, exclude with others.",
 )
 @shared.check_every
+@shared.sampling_masks
 @_choice("--wire", WIRES, "Generation of Miles' session protocol.", default="later")
 @_flag(
     "--one-sample",
@@ -451,6 +453,8 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     NoiseFilter(strip_system=options.strip_system)
     TrustedNames.of(options.host, options.trusted_host)
     model = await _model(engine, options)
+    if options.sampling_masks and model:
+        await engine.check_masks(Sampling(sampling_masks=True))
     store = open_store(options.store, idle_seconds=options.limits.idle_seconds, durable=options.durable)
     try:
         await store.check()

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import Ids, InputError, Ledger, Message, Messages, Step
+from tito_core import Ids, InputError, Ledger, Message, Messages, SamplingMask, Step
 from tito_core.data import from_data, to_data
 from tito_core.ledger import Origin
 from tito_core.media.ranges import NO_MEDIA, Media, MediaRange
@@ -124,6 +124,8 @@ def encode(commit: Commit, parent: Commit | None) -> bytes:
     }
     if step.media:
         row["media"] = _new_media(step.media, base)
+    if step.sampling_mask is not None:
+        row["mask"] = to_data(step.sampling_mask)
     if base is None or base.key != step.key:  # a key holds all tools, which most turns inherit
         row["key"] = step.key
     return orjson.dumps(row)
@@ -191,6 +193,7 @@ def _step(row: Mapping[str, Any], base: Step | None) -> Step:
         key=row["key"] if "key" in row or base is None else base.key,
         prompt_ledger=ledger.then(*((Origin[name], count) for name, count in row["ledger"])),
         media=_read_media(row.get("media"), base),
+        sampling_mask=from_data(row["mask"], SamplingMask) if "mask" in row else None,
     )
 
 

@@ -85,6 +85,7 @@ class GatewayOptions:
             never.
         on_abort: What to do about turns that the engine aborts: raise, which is an error for the client, or
             resume.
+        sampling_masks: Whether each sampled id is stored with its sampling mask (`TurnSampler`).
         keys: API keys; without any, every client may use the gateway.
         share_keys: Whether agents that name a session of their own share one if they have the same API key.
         trusted_hosts: Names of this gateway beside its addresses and the machine's; `*` for all. They are
@@ -110,6 +111,7 @@ class GatewayOptions:
     guarded: bool = True
     check_every: int = attrs.field(default=0, validator=TURNS_BETWEEN_CHECKS)
     on_abort: OnAbort = attrs.field(default=OnAbort.RAISE, converter=as_on_abort)
+    sampling_masks: bool = False
     keys: tuple[str, ...] = ()
     share_keys: bool = False
     trusted_hosts: tuple[str, ...] = ()
@@ -296,6 +298,7 @@ def build_gateway(
                 media=placeholders,
                 check_every=chosen.check_every,
                 on_abort=chosen.on_abort,
+                sampling_masks=chosen.sampling_masks,
             ),
             model=model,
             noise=NoiseFilter(rules, chosen.strip_system),

@@ -192,5 +192,6 @@ def stored_reply(commit: Commit) -> Reply:
         worker=commit.origin.worker,
         weight_versions=commit.call.weight_versions,
         routed_experts=commit.call.routed_experts,
+        sampling_mask=step.sampling_mask,
         raw={},
     )

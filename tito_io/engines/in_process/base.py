@@ -40,6 +40,7 @@ from tito_io.engines.protocol import (
     Watch,
 )
 from tito_io.engines.replies.output_parser import Harmony, OutputFormat, OutputParser, with_messages
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.engines.with_family import WithFamily
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
@@ -127,6 +128,13 @@ class InProcessEngine(WithFamily, Engine):
     def _check_sampling(self, sampling: Sampling) -> None:
         """Raise `UnsupportedError` for parameters that the object cannot honour."""
 
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where the object gives no sampling masks."""
+        del sampling
+        raise no_masks(
+            f"{self.where} gives none: leave them out, or sample with vLLM, SGLang or transformers"
+        )
+
     def _grammar_keys(self, answer: Format) -> Mapping[str, Any] | None:
         """Return the further keys that bind a turn to a grammar; None where the object takes none."""
 
@@ -186,6 +194,8 @@ class InProcessEngine(WithFamily, Engine):
         check_sampling(sampling, sampling.max_tokens, owned=(), logprobs_optional=True)
         self._check_extra(sampling)
         self._check_sampling(sampling)
+        if sampling.sampling_masks:
+            await self.check_masks(sampling)
         limits = await self.limits()
         prompt = prompt_ids(ids, limits.vocab_size)
         room = limits.room(len(prompt), sampling.max_tokens)

@@ -98,10 +98,14 @@ class SglangEngine(AwaitedEngine):
                 parameter="sampling",
             )
 
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Do nothing: each request asks for them, and SGLang rejects those that it cannot honour."""
+
     async def _pieces(self, turn: LocalTurn) -> AsyncGenerator[Piece]:
         incremental = self.engine.tokenizer_manager.incremental_streaming_output
         check = local_check(self.where, None)
-        reader = ChunkReader(check, turn.stream and incremental, turn.sampling.logprobs)
+        incremental = turn.stream and incremental
+        reader = ChunkReader(check, incremental, turn.sampling.logprobs, turn.sampling.sampling_masks)
         answer = await self.engine.async_generate(**arguments(turn), stream=turn.stream)
         if not turn.stream:
             for place, one in enumerate(answer if isinstance(answer, list) else [answer]):
@@ -136,6 +140,7 @@ def arguments(turn: LocalTurn) -> dict[str, Any]:
         "input_ids": turn.ids.tolist(),
         "sampling_params": {**extra, **{name: value for name, value in own.items() if value is not None}},
         **({"return_logprob": True, "logprob_start_len": -1} if sampling.logprobs else {}),
+        **(sglang_meta.MASKED if sampling.sampling_masks else {}),
         **{name: value for name, value in sampling.extra.items() if name in BESIDE},
     }
 
@@ -148,11 +153,13 @@ class ChunkReader:
         check: The checks of what the engine reports.
         incremental: Whether a chunk holds new ids only (`incremental_streaming_output`).
         logprobs: Whether log-probabilities were requested.
+        masks: Whether sampling masks were requested.
     """
 
     check: Check
     incremental: bool
     logprobs: bool
+    masks: bool
     _seen: Counter[int] = attrs.field(factory=Counter, init=False)
 
     def piece(self, chunk: Mapping[str, Any]) -> Piece:
@@ -161,12 +168,13 @@ class ChunkReader:
         meta = check.get(chunk, "meta_info", dict)
         reason = meta.get("finish_reason") or {}
         self._check_refused(reason)
-        ids, logprobs = self._new(chunk, meta, index)
+        ids, logprobs, kept = self._new(chunk, meta, index)
         self._seen[index] += len(ids)
         return Piece(
             index=index,
             ids=ids,
             logprobs=logprobs,
+            kept=kept,
             finish_reason=reason.get("type"),
             stop_reason=reason.get("matched"),
             prompt_tokens=meta.get("prompt_tokens") if ids or reason.get("type") != "abort" else None,
@@ -176,8 +184,8 @@ class ChunkReader:
 
     def _new(
         self, chunk: Mapping[str, Any], meta: Mapping[str, Any], index: int
-    ) -> tuple[list[int], tuple[float | None, ...]]:
-        """Return the chunk's ids and log-probabilities that did not come before.
+    ) -> tuple[list[int], tuple[float | None, ...], list[list[int]] | None]:
+        """Return the chunk's ids, log-probabilities and kept ids that did not come before.
 
         The chunk of an aborted turn repeats the last id: the count shows it.
         """
@@ -185,13 +193,17 @@ class ChunkReader:
         count = check.get(meta, "completion_tokens", int) - before
         start = 0 if self.incremental else before
         ids = check.get(chunk, "output_ids", list)[start:][:count]
-        if not ids:
-            return [], ()
-        if not self.logprobs:
-            return ids, ()
-        values = check.get(meta, "output_token_logprobs", list)[start:][: len(ids)]
-        lists = [list(value) for value in values]  # which JSON makes of tuples
-        return ids, sglang_meta.triples(check, {"output_token_logprobs": lists}, ids)
+        new = slice(start, start + len(ids))
+        found = meta.get(sglang_meta.KEPT) if self.masks else None
+        kept = None if found is None else check.typed(found, list, sglang_meta.KEPT)[new]
+        if not (ids and self.logprobs):
+            return ids, (), kept
+        lists = [list(one) for one in check.get(meta, "output_token_logprobs", list)[new]]  # as JSON has them
+        logprobs = sglang_meta.triples(check, {"output_token_logprobs": lists}, ids)
+        if kept is not None:
+            values = check.get(meta, sglang_meta.OVER_KEPT, list)[new]
+            logprobs = sglang_meta.over_kept(check, {sglang_meta.OVER_KEPT: values}, len(ids))
+        return ids, logprobs, kept
 
     def _check_refused(self, reason: Mapping[str, Any]) -> None:
         """Raise the error that an abort with an HTTP status means."""

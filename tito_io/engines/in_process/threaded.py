@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 
@@ -25,7 +25,7 @@ class Row:
     """One of the `n` turns: all of its ids, those that were not sent yet, and whether it has ended."""
 
     ids: list[int] = attrs.field(factory=list)
-    new: list[tuple[int, float]] = attrs.field(factory=list)
+    new: list[tuple[int, float, Sequence[int] | None]] = attrs.field(factory=list)
     ended: bool = False
 
 
@@ -53,7 +53,7 @@ class SampledRows:
     def _empty_rows(self) -> list[Row]:
         return [Row() for _ in range(self.turn.sampling.n)]
 
-    def add(self, index: int, token: int, logprob: float) -> bool:
+    def add(self, index: int, token: int, logprob: float, kept: Sequence[int] | None = None) -> bool:
         """Add an id to a turn, and send it where the turn is streamed or ends with it.
 
         Returns whether the turn has ended; what follows its end is dropped.
@@ -62,13 +62,22 @@ class SampledRows:
         if row.ended or self.given_up.is_set():
             return row.ended
         row.ids.append(token)
-        row.new.append((token, logprob))
+        row.new.append((token, logprob, kept))
         reason, finish = self._end(row)
         row.ended = finish is not None
         if row.ended or self.turn.stream:
-            ids, logprobs = zip(*row.new, strict=True)
+            ids, logprobs, masks = zip(*row.new, strict=True)
             row.new.clear()
-            self.put(Piece(index=index, ids=ids, logprobs=logprobs, finish_reason=finish, stop_reason=reason))
+            self.put(
+                Piece(
+                    index=index,
+                    ids=ids,
+                    logprobs=logprobs,
+                    kept=None if None in masks else masks,
+                    finish_reason=finish,
+                    stop_reason=reason,
+                )
+            )
         return row.ended
 
     def _end(self, row: Row) -> tuple[int | str | None, str | None]:

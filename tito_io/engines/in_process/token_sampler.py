@@ -38,12 +38,18 @@ class TokenSampler:
 
         own, warped = scores, self._warped(input_ids, scores)
         chosen = self._chosen(warped)
-        values = torch.log_softmax(own if self.logprobs == "raw" else warped, dim=-1)
+        only = torch.full_like(scores, float("-inf")).scatter_(-1, chosen[:, None], 0.0)
+        masks: list[list[int] | None] = [None] * len(chosen)
+        if self.sampled.turn.sampling.sampling_masks:
+            own = warped if self._temperature else only
+            masks = [row.isfinite().nonzero()[:, 0].tolist() for row in own]
+        elif self.logprobs == "processed":
+            own = warped
+        values = torch.log_softmax(own, dim=-1)
         sampled = values.gather(-1, chosen[:, None])[:, 0].tolist()
-        for index, (token, logprob) in enumerate(zip(chosen.tolist(), sampled, strict=True)):
-            self.sampled.add(index, token, logprob)
-        only = torch.full_like(scores, float("-inf"))
-        return only.scatter_(-1, chosen[:, None], 0.0)
+        for index, row in enumerate(zip(chosen.tolist(), sampled, masks, strict=True)):
+            self.sampled.add(index, *row)
+        return only
 
     def ended(self, input_ids: Any, scores: Any, **_: Any) -> Any:
         """Return which rows have ended, as a stopping criterion."""

@@ -11,6 +11,7 @@ from tito_core import Ids, InputError
 from tito_io.engines.prompt_ids import prompt_ids
 from tito_io.engines.protocol import ModelLimits, Sampling, UnsupportedError
 from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
@@ -132,6 +133,13 @@ class TransformersModel(ThreadedEngine):
                     f"the model's generation_config has {name}, which is not honoured here: set it to None. "
                     "Nothing was sampled"
                 )
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where nothing truncates the distribution: every id is kept."""
+        choices = self._choices(sampling)
+        whole = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        if choices["temperature"] != 0 and all(choices[name] in (None, one) for name, one in whole.items()):
+            raise no_masks("every id is kept: pass top_p, top_k or min_p")
 
     def _sample(self, sampled: SampledRows) -> None:
         torch, transformers = package("torch"), package("transformers")

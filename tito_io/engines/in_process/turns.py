@@ -7,11 +7,12 @@ from typing import Any
 
 import attrs
 
-from tito_core import Ids
+from tito_core import Ids, SamplingMask
 from tito_core.samples import RoutedExperts
 from tito_io.engines.protocol import AbortedError, Delta, EngineAnswer, Reply, Sampling, Usage
 from tito_io.engines.replies.invariants import FINISHES, Check
 from tito_io.engines.replies.output_text import until_stop
+from tito_io.engines.replies.sampling_mask import sampling_mask
 from tito_io.engines.replies.text_stream import Decode, TextStream
 
 
@@ -42,6 +43,7 @@ class Piece:
         index: Which of the `n` turns it belongs to.
         ids: New ids.
         logprobs: One value per id, as the engine has it.
+        kept: The ids of the sampling mask of each id; None where the engine gives none.
         finish_reason: Why the turn ended, in the engine's word; None while it goes on.
         stop_reason: The id or the string that ended it.
         prompt_ids: The prompt as the engine repeats it; None where it does not.
@@ -53,6 +55,7 @@ class Piece:
     index: int = 0
     ids: Sequence[int] = ()
     logprobs: Sequence[object] = ()
+    kept: Sequence[Sequence[int]] | None = None
     finish_reason: str | None = None
     stop_reason: object = None
     prompt_ids: Sequence[int] | None = None
@@ -69,6 +72,7 @@ class TurnParts:
     text: TextStream
     ids: list[int] = attrs.field(factory=list)
     logprobs: list[float | None] = attrs.field(factory=list)
+    kept: list[Sequence[int]] = attrs.field(factory=list)
     last: Piece | None = None
     """The piece that ended it."""
 
@@ -107,7 +111,18 @@ class Answer:
         logprobs = self.check.logprobs(piece.logprobs, len(ids)) if wanted else None
         part.ids += ids
         part.logprobs += logprobs or ()
-        return Delta(ids=ids, logprobs=logprobs, text=self._text(part, piece, ids), index=piece.index)
+        mask = self._mask(part, piece, ids)
+        text = self._text(part, piece, ids)
+        return Delta(ids=ids, logprobs=logprobs, sampling_mask=mask, text=text, index=piece.index)
+
+    def _mask(self, part: TurnParts, piece: Piece, ids: Sequence[int]) -> SamplingMask | None:
+        """Return the sampling mask of new ids, which the part has already: they come with an error, too."""
+        if not self.turn.sampling.sampling_masks:
+            return None
+        kept = None if piece.kept is None else list(map(list, piece.kept))
+        mask = sampling_mask(self.check, kept, ids)
+        part.kept += kept or ()
+        return mask
 
     def reply(self) -> Reply:
         """Return the whole reply.
@@ -155,6 +170,7 @@ class Answer:
         last = part.last or Piece(finish_reason="abort")
         ended = {"finish_reason": last.finish_reason}
         finish = self.check.finish_reason(ended)
+        masked = self.turn.sampling.sampling_masks and len(part.kept) == len(part.ids)
         usage = Usage(
             prompt_tokens=len(self.turn.ids),
             completion_tokens=sum(len(one.ids) for one in self._parts),
@@ -171,6 +187,7 @@ class Answer:
             stop_reason=self.check.stop_reason(last.stop_reason),
             weight_versions=self.check.weight_versions(list(last.weight_versions), len(part.ids)),
             routed_experts=last.routed_experts,
+            sampling_mask=SamplingMask.of(part.kept) if masked else None,
             raw={**ended, "stop_reason": last.stop_reason},
         )
         return attrs.evolve(reply, text=until_stop(reply, self.decode))

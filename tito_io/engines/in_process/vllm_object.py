@@ -7,8 +7,9 @@ from typing import Any
 
 from tito_core.samples import RoutedExperts
 from tito_io.engines.grammar import Format, vllm_keys
-from tito_io.engines.protocol import ModelLimits, UnsupportedError
+from tito_io.engines.protocol import ModelLimits, Sampling, UnsupportedError
 from tito_io.engines.replies.output_parser import OutputFormat
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.families.family import Family
 from tito_io.families.tokenizer_family import TokenizerFamily
 
@@ -45,6 +46,15 @@ class VllmObject(InProcessEngine):
         """Return the sizes that the model accepts."""
         config = self._core.model_config
         return ModelLimits(max_model_len=config.max_model_len, vocab_size=config.get_vocab_size())
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` for an object that was made without sampling masks."""
+        del sampling
+        if not getattr(self._core.model_config, "return_sampling_mask", False):
+            raise no_masks(
+                "the object gives none: make it, of vLLM 0.32 or later, with return_sampling_mask=True and "
+                "logprobs_mode='processed_logprobs'"
+            )
 
     def _grammar_keys(self, answer: Format) -> dict[str, Any]:
         return vllm_keys(answer)
@@ -112,6 +122,7 @@ def pieces(output: Any) -> Iterator[Piece]:
             index=one.index,
             ids=ids,
             logprobs=sampled_logprobs(one.logprobs, ids),
+            kept=getattr(getattr(one, "sampling_mask", None), "token_ids", None),
             finish_reason=one.finish_reason,
             stop_reason=one.stop_reason,
             prompt_ids=output.prompt_token_ids,

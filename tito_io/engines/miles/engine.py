@@ -22,9 +22,11 @@ from tito_io.engines.protocol import (
     Rendering,
     Reply,
     SampleRequest,
+    Sampling,
     UnsupportedError,
     watch_whole,
 )
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.engines.wire import Closing
 
 from . import requests
@@ -108,6 +110,8 @@ class Miles(Closing, Engine):
             raise unsupported(self.name)
         if request.messages is None:
             raise UnsupportedError(OWNS)
+        if request.sampling.sampling_masks:
+            await self.check_masks(request.sampling)
         rendering = request.rendered_with
         body = requests.sampled(self.model, request.messages, rendering, request.sampling)
         conversation = self._continued(request.messages, rendering.key)
@@ -119,6 +123,11 @@ class Miles(Closing, Engine):
         if request.watch is not None:
             await watch_whole(request.watch, reply)
         return reply
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError`: chats of the server have none."""
+        del sampling
+        raise no_masks("a session server of Miles has them in its samples alone: read those")
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts, as the engine behind the last session states them."""

@@ -7,11 +7,13 @@ The container holds one tensor for each tensor field of each sample, such as `to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 import attrs
 import orjson
 
+from tito_core import InputError, SamplingMask
 from tito_core.samples import RoutedExperts
 from tito_io.engines.protocol import UnsupportedError
 from tito_io.extras import install
@@ -35,19 +37,6 @@ Tensor = Mapping[str, Any]
 
 
 @attrs.frozen(kw_only=True)
-class SamplingMask:
-    """The ids among which each sampled id was chosen.
-
-    Attributes:
-        ids: The candidates of all positions, one position after the other.
-        offsets: The candidates at position i are `ids[offsets[i]:offsets[i + 1]]`.
-    """
-
-    ids: tuple[int, ...]
-    offsets: tuple[int, ...]
-
-
-@attrs.frozen(kw_only=True)
 class MilesSample:
     """One training row.
 
@@ -59,7 +48,7 @@ class MilesSample:
         rollout_log_probs: One natural-log probability per response id; arbitrary for ids not sampled.
         rollout_routed_experts: Which experts each position was routed to.
         rollout_indexer_topk: The attention indexer's choices, in the same layout.
-        rollout_sampling_mask: The candidates of each sampled id; later servers send it.
+        rollout_sampling_mask: The sampling mask of the response; later servers send it.
         status: `completed`, `truncated` or `aborted`.
         metadata: The sample's metadata.
         reward: As the agent or the server set it.
@@ -165,6 +154,12 @@ def _agree(check: Check, sample: MilesSample) -> None:
         check.count("mask values", len(sample.loss_mask), "response ids", length)
         if not set(sample.loss_mask) <= {0, 1}:
             check.fail("`loss_mask` holds something other than 0 and 1")
+    if sample.rollout_sampling_mask is not None:
+        check.count("sampling masks", len(sample.rollout_sampling_mask), "response ids", length)
+        trained = [*zip(sample.tokens[len(sample.tokens) - length :], sample.loss_mask or (), strict=False)]
+        for (index, mask), kept in zip(trained, sample.rollout_sampling_mask, strict=False):
+            if mask and kept and index not in kept:
+                check.fail(f"a sampling mask lacks {index}, which was sampled there")
 
 
 _FIELDS = {field.name for field in attrs.fields(MilesSample)} - {"more"}
@@ -197,11 +192,20 @@ class _Fields:
         return RoutedExperts(data=bytes(tensor["data"]), dtype="int32", shape=tuple(tensor["shape"]))
 
     def mask(self) -> SamplingMask | None:
-        """Return the candidates of each sampled id, which only later servers send."""
+        """Return the sampling mask of the response, which only later servers send, as ids and offsets.
+
+        The ids of position i are `ids[offsets[i]:offsets[i + 1]]`.
+        """
         if f"rollout_sampling_mask.ids.{self.place}" not in self.tensors:
             return None
         ids = self.numbers("rollout_sampling_mask.ids") or ()
-        return SamplingMask(ids=ids, offsets=self.numbers("rollout_sampling_mask.offsets") or ())
+        offsets = self.numbers("rollout_sampling_mask.offsets") or (0,)
+        if offsets[0]:
+            self.check.fail(f"the sampling mask of sample {self.place} begins at {offsets[0]}, not at 0")
+        try:
+            return SamplingMask(ids, [end - start for start, end in pairwise(offsets)])
+        except InputError as error:
+            self.check.fail(f"the sampling mask of sample {self.place} does not add up: {error}")
 
     def _taken(self, name: str) -> Tensor | None:
         if name in self.nulls:

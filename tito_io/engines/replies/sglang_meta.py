@@ -1,4 +1,4 @@
-"""Readers of SGLang's `meta_info`: log-probabilities and cache counts of a sampled turn.
+"""Readers of SGLang's `meta_info`: log-probabilities, sampling masks and cache counts of a sampled turn.
 
 Miles' session server passes the same fields on. Each reader raises where a value does not belong to the
 sampled ids.
@@ -10,6 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .invariants import Check
+
+KEPT, OVER_KEPT = "output_token_sampling_mask", "output_token_sampling_logprobs"
+"""The kept ids of each sampled id, and its log-probability normalized over them. `output_token_logprobs` is
+normalized over the whole vocabulary even then (`srt/managers/tokenizer_manager.py`, 0.5.23)."""
+MASKED = {"return_sampling_mask": True}
+"""Requests both; one log-probability an id comes unless `sampling_logprobs_mode` says otherwise."""
 
 
 def triples(check: Check, meta: object, ids: Sequence[int]) -> tuple[float | None, ...]:
@@ -23,6 +29,11 @@ def triples(check: Check, meta: object, ids: Sequence[int]) -> tuple[float | Non
     if named != list(ids):
         check.fail("the log-probabilities belong to other ids than were sampled")
     return check.logprobs([triple[0] for triple in entries], len(ids))
+
+
+def over_kept(check: Check, meta: Mapping[str, Any], count: int) -> tuple[float | None, ...]:
+    """Return the log-probabilities of `count` sampled ids that are normalized over their sampling masks."""
+    return check.logprobs(check.get(meta, OVER_KEPT, list), count)
 
 
 def triple_id(check: Check, triple: object) -> int:

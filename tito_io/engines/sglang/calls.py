@@ -13,6 +13,7 @@ from tito_io.engines.protocol import Delta, EngineError, InvalidReplyError, Repl
 from tito_io.engines.replies import sglang_meta as meta
 from tito_io.engines.replies.chunks import choice_text, chunk_logprobs
 from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.sampling_mask import sampling_mask
 from tito_io.engines.turn_request import ChunkStream, ReplyPart, TurnRequest, TurnStream, partial_reply
 from tito_io.engines.wire import encoded
 
@@ -60,7 +61,8 @@ class SglangRequest(TurnRequest):
         """Return what puts a streamed answer together."""
         if self.route != "generate":
             return SglangChatStream()
-        return GenerateStream(self.question.sampling.n, logprobs=self.question.sampling.logprobs)
+        sampling = self.question.sampling
+        return GenerateStream(sampling.n, logprobs=sampling.logprobs, masks=sampling.sampling_masks)
 
     def check_ends(self, check: Check, body: Any) -> None:
         """Demand that every requested turn states why it ended."""
@@ -75,11 +77,7 @@ class SglangRequest(TurnRequest):
         """Return what was received of a turn when its stream broke."""
         prompt: Sequence[int] = () if self.question.sent is None else self.question.sent
         if self.route == "generate":
-            triples = [item["meta_info"]["output_token_logprobs"] for item in _items(body)]
-            parts = [
-                ReplyPart(item["output_ids"], [triple[0] for triple in one], item["text"]).ended(_end(item))
-                for item, one in zip(_items(body), triples, strict=True)
-            ]
+            parts = [_part(item, masks=self.question.sampling.sampling_masks) for item in _items(body)]
         else:
             lists = (body.get("sglext") or {}).get("output_ids") or [[] for _ in body["choices"]]
             parts = [
@@ -94,6 +92,16 @@ class SglangRequest(TurnRequest):
         """Whether ids that were sent by a route that can repeat them came back."""
         came = self.route in ECHO and replies.repeated(reply, streamed=self.streamed)
         return self.question.sent is not None and came
+
+
+def _part(item: Mapping[str, Any], *, masks: bool) -> ReplyPart:
+    """Return what was received of a turn of `/generate`."""
+    info = item["meta_info"]
+    values = [triple[0] for triple in info["output_token_logprobs"]]
+    kept = info.get(meta.KEPT) if masks else None
+    if kept is not None:
+        values = info[meta.OVER_KEPT]
+    return ReplyPart(item["output_ids"], values, item["text"], kept=kept).ended(_end(item))
 
 
 def _end(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,6 +135,7 @@ class GenerateStream:
 
     n: int
     logprobs: bool = True
+    masks: bool = False
     turns: dict[int, GeneratedTurn] = attrs.field(factory=dict)
 
     def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
@@ -134,7 +143,8 @@ class GenerateStream:
         index = event.get("index", 0)
         if type(index) is not int or not 0 <= index < self.n:
             check.fail(f"an event is of turn {index!r:.20}, and {self.n} were requested")
-        return [self.turns.setdefault(index, GeneratedTurn(index, logprobs=self.logprobs)).add(check, event)]
+        begun = GeneratedTurn(index, logprobs=self.logprobs, masks=self.masks)
+        return [self.turns.setdefault(index, begun).add(check, event)]
 
     def body(self) -> Any:
         """Return an object, or a list where several turns were requested."""
@@ -153,16 +163,22 @@ class GeneratedTurn:
     Attributes:
         index: Which of the turns of its request it is.
         logprobs: Whether log-probabilities were requested.
+        masks: Whether sampling masks were requested.
         ids: The sampled ids so far.
         triples: Log-probabilities as SGLang sends them: `[log-probability, id, text]`.
+        kept: The kept ids of each sampled id.
+        over_kept: Its log-probability, normalized over them.
         text: The text so far.
         rest: The other fields of the latest event.
     """
 
     index: int
     logprobs: bool = True
+    masks: bool = False
     ids: list[int] = attrs.field(factory=list)
     triples: list[Any] = attrs.field(factory=list)
+    kept: list[Any] = attrs.field(factory=list)
+    over_kept: list[Any] = attrs.field(factory=list)
     text: str = ""
     rest: dict[str, Any] = attrs.field(factory=dict)
 
@@ -186,21 +202,34 @@ class GeneratedTurn:
         for triple in values:
             meta.triple_id(check, triple)
         triples: Sequence[Any] = ()
+        latest = slice(-total if aborted and total else 0, None)
         if self.logprobs:
-            triples = self._new(
-                check, "log-probabilities", values[-total:] if aborted and total else values, total
-            )
+            triples = self._new(check, "log-probabilities", values[latest], total)
+        kept, over_kept = [
+            self._new(check, "sampling masks", check.get(info, name, list)[latest], total)
+            if self.masks and info.get(name) is not None
+            else ()
+            for name in (meta.KEPT, meta.OVER_KEPT)
+        ]
         text = self._new_text(event.get("text"), whole=whole, aborted=aborted)
         self.ids += ids
         self.triples += triples
+        self.kept += kept
+        self.over_kept += over_kept
         self.rest = {**event, "meta_info": info}
         matched = self.logprobs and len(triples) == len(ids)
         logprobs = tuple(triple[0] for triple in triples) if matched else None
-        return Delta(ids=tuple(ids), logprobs=logprobs, text=text, index=self.index)
+        if not self.masks:
+            return Delta(ids=tuple(ids), logprobs=logprobs, text=text, index=self.index)
+        mask = sampling_mask(check, [*kept], ids) if len(kept) == len(ids) else None
+        logprobs = check.logprobs(over_kept, len(ids)) if matched and mask else None
+        return Delta(ids=tuple(ids), logprobs=logprobs, sampling_mask=mask, text=text, index=self.index)
 
     def item(self) -> dict[str, Any]:
         """Return the turn as it would have come in one piece."""
         info = {**self.rest.get("meta_info", {}), "output_token_logprobs": self.triples}
+        if self.kept:
+            info |= {meta.KEPT: self.kept, meta.OVER_KEPT: self.over_kept}
         return {**self.rest, "text": self.text, "output_ids": self.ids, "meta_info": info}
 
     def _new(self, check: Check, what: str, values: Sequence[T], total: int) -> Sequence[T]:

@@ -50,8 +50,10 @@ from tito_io.engines.protocol import (
     Rendering,
     Reply,
     SampleRequest,
+    Sampling,
     UnsupportedError,
     Watch,
+    watch_whole,
 )
 from tito_io.engines.replies.experts import Routing
 from tito_io.engines.replies.output_parser import (
@@ -62,6 +64,8 @@ from tito_io.engines.replies.output_parser import (
     choose_parser,
     with_messages,
 )
+from tito_io.engines.replies.sglang_meta import MASKED
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.engines.served_tokenizer import ServedTokenizer
 
 from . import requests
@@ -77,6 +81,8 @@ CHAT_STREAMS_IDS = (0, 5, 20)
 """The first version whose chats can be streamed with their ids."""
 SEED_IGNORED = "seed-ignored"
 """The notice that the server samples without seeds: `--enable-deterministic-inference` is off."""
+WHOLE = "came-whole"
+"""The notice that a turn was not streamed: SGLang streams no chat with sampling masks."""
 MEDIA_SENT = "media-sent"
 """The notice that bytes of images went along."""
 MEDIA_UNBOUND = (
@@ -318,6 +324,15 @@ class SGLang(HttpEngine):
             self._parser = await choose_parser(tokenizer, self._output_format, self.render)
         return self._parser
 
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` for the route that sends no sampling masks."""
+        del sampling
+        if self.route == "completions":
+            raise no_masks(
+                "SGLang sends them by its routes generate and chat, and this is 'completions': pass "
+                "route='generate'"
+            )
+
     async def _check_media(self, media: Sequence[PromptMedium]) -> None:
         """Raise `MediaUnsupportedError` for media that this server does not take beside ids.
 
@@ -374,15 +389,23 @@ class SGLang(HttpEngine):
     async def _reply(
         self, route: Route, body: Mapping[str, Any], question: SglangQuestion, watch: Watch | None
     ) -> Reply:
-        """Return the reply to a request by a route."""
+        """Return the reply to a request by a route; a chat with sampling masks comes in one piece.
+
+        They stand in its `meta_info`, which no stream has (`entrypoints/openai/serving_chat.py`, 0.5.23).
+        """
+        if route == "chat" and question.sampling.sampling_masks and watch is not None:
+            reply = await self._reply(route, body, question, None)
+            await watch_whole(watch, reply)
+            return attrs.evolve(reply, notices=(*reply.notices, WHOLE))
         ignored = question.sampling.seed is not None and (await self.facts()).seeded is False
         streamed, rid = watch is not None, requests.request_id(question.sampling.conversation)
         echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
         whole = requests.WHOLE if route == "chat" else {}
+        masks = MASKED if question.sampling.sampling_masks else {}
         request = SglangRequest(
             wire=self.wire,
             path=PATHS[route],
-            body={**body, **(STREAM_KEYS[route] if streamed else whole), **echo, "rid": rid},
+            body={**body, **(STREAM_KEYS[route] if streamed else whole), **echo, **masks, "rid": rid},
             vocab_size=self.vocab_size,
             conversation=question.sampling.conversation,
             route=route,

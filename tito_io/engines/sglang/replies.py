@@ -18,6 +18,7 @@ from tito_io.engines.protocol import EmptyReplyError, EngineAnswer, Reply, Usage
 from tito_io.engines.replies import sglang_meta as meta
 from tito_io.engines.replies.experts import Routing, bare_experts
 from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.sampling_mask import masked
 from tito_io.engines.turn_request import Question, aborted
 
 from .requests import Route
@@ -25,6 +26,8 @@ from .requests import Route
 COMPLETION_IDS = ("response_token_ids", "token_ids", "completion_token_ids")
 """Where a choice has its sampled ids: chat from 0.5.18 on, chat in 0.5.17 and completions, a fork's chat."""
 
+SENT_BY = ": SGLang sends them from 0.5.20 on, and a router may drop the key that asks for them"
+"""Which servers send sampling masks; 0.5.20 is the oldest that was looked at."""
 EXPERTS_FROM = "routed_experts_start_len"
 """The request key for the first position whose routing is returned."""
 
@@ -49,6 +52,7 @@ class SglangTurn:
     stop_reason: int | str | None
     versions: tuple[WeightVersion, ...]
     experts: object
+    kept: object = None
 
 
 def read(check: Check, body: Any, route: Route, question: SglangQuestion) -> Reply:
@@ -133,6 +137,7 @@ def _generated(
     values: tuple[float | None, ...] | None = None
     if question.sampling.logprobs:
         values = () if not ids and end_kind(info) == "abort" else meta.triples(check, info, ids)
+        values = _over_kept(check, info, question, values)
     reason = check.get(info, "finish_reason", dict)
     return SglangTurn(
         prompt=check.ids(item, "prompt_token_ids") if item.get("prompt_token_ids") is not None else None,
@@ -144,7 +149,17 @@ def _generated(
         stop_reason=check.stop_reason(reason.get("matched")),
         versions=check.weight_versions(info.get("weight_versions"), len(ids)),
         experts=info.get("routed_experts"),
+        kept=info.get(meta.KEPT),
     )
+
+
+def _over_kept(
+    check: Check, info: Mapping[str, Any], question: SglangQuestion, values: tuple[float | None, ...]
+) -> tuple[float | None, ...]:
+    """Return log-probabilities over sampling masks in place of `values`, where masks came as requested."""
+    if not question.sampling.sampling_masks or info.get(meta.KEPT) is None:
+        return values
+    return meta.over_kept(check, info, len(values))
 
 
 def check_refused(check: Check, info: Mapping[str, Any]) -> None:
@@ -180,6 +195,7 @@ def _chatted(
         logprobs = check.logprobs(
             [check.typed(entry, dict, "entry").get("logprob") for entry in entries], len(ids)
         )
+    logprobs = _over_kept(check, info, question, logprobs)
     return SglangTurn(
         prompt=_prompt_ids(check, body, choice, question),
         ids=ids,
@@ -192,6 +208,7 @@ def _chatted(
             info.get("weight_versions") or _metadata(check, body, place), len(ids)
         ),
         experts=info.get("routed_experts", extra.get("routed_experts") if place == 0 else None),
+        kept=info.get(meta.KEPT),
     )
 
 
@@ -288,6 +305,8 @@ def _reply(
         for turn in turns
     ]
     whole = attrs.evolve(first, siblings=tuple(others))
+    if question.sampling.sampling_masks:
+        whole = masked(check, whole, [turn.kept for turn in turns], SENT_BY)
     if any(turn.finish_reason == "abort" for turn in turns):
         partial = whole if any(turn.ids for turn in turns) else None
         raise aborted(check, "the engine aborted the turn, by request or as it shut down", partial)

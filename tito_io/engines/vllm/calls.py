@@ -12,6 +12,7 @@ from tito_io.engines.media import checked_reply
 from tito_io.engines.protocol import Delta, InvalidReplyError, PromptMedium, Reply
 from tito_io.engines.replies.chunks import choice_text
 from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.sampling_mask import sampling_mask
 from tito_io.engines.replies.shapes import Logprobs, Shape, settled
 from tito_io.engines.turn_request import (
     ChunkStream,
@@ -32,6 +33,7 @@ class VllmStream(ChunkStream):
 
     shape: Shape = attrs.field(kw_only=True)
     echo: bool = attrs.field(kw_only=True)
+    masks: bool = attrs.field(kw_only=True, default=False)
 
     def take(self, check: Check, event: dict[str, Any]) -> Sequence[Delta]:
         """Add a chunk; return what each of its choices brings."""
@@ -45,8 +47,9 @@ class VllmStream(ChunkStream):
             ids = check.ids(choice, "token_ids") if choice.get("token_ids") is not None else ()
             known = ids and choice.get("logprobs") is not None
             logprobs = self.shape.logprobs(check, choice, ids) if known else None
-            index = choice.get("index", 0)
-            deltas.append(Delta(ids=ids, logprobs=logprobs, text=choice_text(choice), index=index))
+            mask = sampling_mask(check, choice.get("sampling_mask"), ids) if self.masks else None
+            text, index = choice_text(choice), choice.get("index", 0)
+            deltas.append(Delta(ids=ids, logprobs=logprobs, sampling_mask=mask, text=text, index=index))
         self.join(check, {**event, "choices": choices})
         return deltas
 
@@ -73,7 +76,8 @@ class VllmRequest(TurnRequest):
 
     def open_stream(self) -> VllmStream:
         """Return what puts a streamed answer together."""
-        return VllmStream(shape=self.shape, echo=self.question.echo)
+        masks = self.question.sampling.sampling_masks
+        return VllmStream(shape=self.shape, echo=self.question.echo, masks=masks)
 
     def partial(self, check: Check, body: Any) -> Reply | None:
         """Return what was received of a turn when its stream broke."""
@@ -88,7 +92,8 @@ class VllmRequest(TurnRequest):
             logprobs: Logprobs = ()
             with suppress(InvalidReplyError):
                 logprobs = self.shape.logprobs(check, choice, ids)
-            parts.append(ReplyPart(ids, logprobs, choice_text(choice)).ended(choice))
+            kept = choice.get("sampling_mask") if self.question.sampling.sampling_masks else None
+            parts.append(ReplyPart(ids, logprobs, choice_text(choice), kept=kept).ended(choice))
         return partial_reply(check, prompt, parts, body)
 
     def echoed(self, reply: Reply) -> bool:

@@ -32,7 +32,7 @@ from tito_io.engines.grammar import (
     with_reasoning,
 )
 from tito_io.engines.http_engine import Connection, HttpEngine, ServedModel, TurnAfterIds, shortest_context
-from tito_io.engines.media import unsupported, with_blanks
+from tito_io.engines.media import rendered, unsupported, with_blanks
 from tito_io.engines.one_asks import one_asks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
@@ -56,6 +56,7 @@ from tito_io.engines.replies.output_parser import (
     OutputParser,
     check_format,
 )
+from tito_io.engines.sampling_masks import no_masks
 from tito_io.engines.served_tokenizer import TOKENIZE, ServedTokenizer
 from tito_io.engines.turn_request import Question
 
@@ -63,12 +64,13 @@ from . import requests
 from .calls import VllmRequest
 from .media import Uploads, collapsed, content_parts, may_be_missing
 from .parsers import TurnParser
-from .replies import ChatEndings, prompt_logprobs
+from .replies import STARTED, ChatEndings, prompt_logprobs
 from .routes import (
     CLOSED,
     COMPLETIONS,
     ENDPOINTS,
     GENERATE,
+    MASKED,
     RENDER,
     ROUTES,
     TOKENS,
@@ -83,6 +85,7 @@ from .routes import (
 )
 
 VERSION = "/version"
+BY_MESSAGES = "images, audio and files that go by messages have none: send images beside ids, or no media"
 
 
 class VLLM(HttpEngine):
@@ -148,6 +151,7 @@ class VLLM(HttpEngine):
         self._grammars = GrammarMaker(self.render)
         self._frees_reasoning: bool | None = None
         self._uploads = Uploads()
+        self._masks = False
 
     async def render(
         self, messages: Sequence[Message], rendering: Rendering, *, add_generation_prompt: bool
@@ -203,6 +207,8 @@ class VLLM(HttpEngine):
 
     async def _sample_messages(self, request: SampleRequest) -> Reply:
         """Sample a turn after messages that the server renders."""
+        if request.sampling.sampling_masks:  # which come by ids alone
+            return await self.sample(await rendered(self, request, no_masks(BY_MESSAGES)))
         model, parser = await self.served(), await self._turn_parser()
         sampling, rendering = request.sampling, request.rendered_with
         stopping = await self._chat_bound(await parser.with_stops(sampling), rendering)
@@ -264,6 +270,8 @@ class VLLM(HttpEngine):
         if self.route in ("chat", "tokens"):
             return await self._chat(turn, parser, self.route)
         if turn.sampling.constraint is not None and await self._format(turn.sampling, turn.rendering) is None:
+            if turn.sampling.sampling_masks:
+                raise no_masks("vLLM constrains this model's tool calls by its chat route, which sends none")
             # Only the server's own parser knows how to force such calls, and it runs on the chat route alone.
             # It may split the text otherwise.
             turn = attrs.evolve(turn, watch=watch_with(turn.watch, text=""))
@@ -345,6 +353,35 @@ class VLLM(HttpEngine):
         )
         return await self._send(request, None if derenders else turn.watch, "generate")
 
+    # Sampling masks.
+
+    async def check_masks(self, sampling: Sampling) -> None:
+        """Raise `MasksUnsupportedError` where this server sends none by this route."""
+        del sampling
+        if self.route not in MASKED:
+            raise no_masks(
+                f"vLLM sends them by its routes {', '.join(MASKED)}, and this is {self.route!r}: pass "
+                "route='generate', or make the embedded engine with sampling_masks=True"
+            )
+        if self._generate_closed or not await self._sends_masks():
+            raise no_masks(f"the server sends none: {STARTED}")
+
+    @one_asks
+    async def _sends_masks(self) -> bool:
+        """Return whether the server sends sampling masks, which no route states: one id is sampled."""
+        if not self._masks:  # a server may be started anew
+            sampling = Sampling(max_tokens=1, temperature=1.0, logprobs=False, extra={"top_k": 1})
+            turn = TurnAfterIds(await self.served(), Ids.of([0]), sampling, None, 1, None)
+            try:
+                answer = await self.wire.post(GENERATE, requests.generation(turn, text=False, echo=False))
+            except EngineError as error:
+                if not closed(error):
+                    raise
+                self._generate_closed = True
+                return False
+            self._masks = self._check(GENERATE, answer).choice(answer).get("sampling_mask") is not None
+        return self._masks
+
     # Constrained turns.
 
     async def _format(self, sampling: Sampling, rendering: Rendering | None) -> Format | None:
@@ -420,6 +457,8 @@ class VLLM(HttpEngine):
             if not closed(error):
                 raise
             self._generate_closed = True
+            if turn.sampling.sampling_masks:
+                raise no_masks(f"the generate route is closed; {STARTED}", error.answer) from error
             return None
         return await self._parsed(reply, turn, parser, text=reply.raw.get("output_mode") == "text")
 

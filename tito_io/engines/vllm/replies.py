@@ -12,9 +12,15 @@ from tito_io.engines.protocol import Reply
 from tito_io.engines.replies.chunks import choice_text
 from tito_io.engines.replies.experts import npy_experts
 from tito_io.engines.replies.invariants import Check
+from tito_io.engines.replies.sampling_mask import masked
 from tito_io.engines.replies.shapes import Choice, Shape
 from tito_io.engines.turn_request import Question
 
+STARTED = (
+    "start the server, vLLM 0.32 or later, with --return-sampling-mask --logprobs-mode processed_logprobs "
+    "--enable-scale-out"
+)
+"""How a server is made to send sampling masks (`_verify_sampling_replay_config` in `vllm/config/vllm.py`)."""
 EXPERTS_FROM = "routed_experts_prompt_start"
 """The request key for the first position whose routing is returned."""
 
@@ -34,7 +40,10 @@ def read(check: Check, body: dict[str, Any], shape: Shape, question: Question) -
         Reply(**common, **one, routed_experts=_experts(check, choice, question, len(prompts[0])))
         for one, choice in zip(turns, choices, strict=True)
     ]
-    return attrs.evolve(first, siblings=tuple(others))
+    whole = attrs.evolve(first, siblings=tuple(others))
+    if not question.sampling.sampling_masks:  # a server that was started with them sends them always
+        return whole
+    return masked(check, whole, [choice.get("sampling_mask") for choice in choices], f": {STARTED}")
 
 
 def _turn(check: Check, choice: Choice, shape: Shape, question: Question) -> dict[str, Any]:

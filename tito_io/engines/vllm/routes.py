@@ -26,6 +26,9 @@ GENERATE, TOKENS = "/inference/v1/generate", "/v1/chat/completions/tokens"
 Route = Literal["completions", "chat", "generate", "derender", "tokens", "auto"]
 ROUTES: tuple[Route, ...] = ("completions", "chat", "generate", "derender", "tokens", "auto")
 
+MASKED: tuple[Route, ...] = ("generate", "derender", "auto")
+"""Those that send sampling masks."""
+
 CLOSED = (
     "takes images beside ids by its generate route alone, which is closed: start it with --enable-scale-out"
 )

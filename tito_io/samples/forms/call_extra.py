@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import orjson
 
-from tito_core import InputError, Ledger, Message, Messages, Step
+from tito_core import InputError, Ledger, Message, Messages, SamplingMask, Step
 from tito_core.data import from_data, to_data
 from tito_core.media.ranges import NO_MEDIA, Media
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
@@ -40,6 +40,7 @@ def call_extra(call: StoredCall, older: Step | None) -> dict[str, Any]:
         "key": step.key,
         "weight_versions": [to_data(run) for run in call.weight_versions] or None,
         "routed_experts": None if call.routed_experts is None else to_data(call.routed_experts),
+        "sampling_mask": None if step.sampling_mask is None else to_data(step.sampling_mask),
         "reward": call.reward,
         "metadata": dict(call.metadata) or None,
         **_ledger_fields(step.prompt_ledger, older),
@@ -91,6 +92,8 @@ def extended_call(step: Step, extra: Record, older: Step | None, *, name: str, o
         raise InputError("weight_versions is no list")
     changes: dict[str, Any] = {"truncated": extra.get("truncated", False), "key": extra.get("key")}
     changes["media"] = _media(extra, older)
+    if extra.get("sampling_mask") is not None:
+        changes["sampling_mask"] = from_data(extra["sampling_mask"], SamplingMask)
     ledger = _ledger(extra, older)
     if ledger is not None:
         changes["prompt_ledger"] = ledger

@@ -13,6 +13,7 @@ from safetensors.numpy import load, save
 
 from tests.io.engines.miles.miles_server import FIRST_SAMPLED, Fake
 from tests.io.engines.miles.test_session import HELLO, continued, opened
+from tito_core import SamplingMask
 from tito_io.engines.miles import MilesRouter
 from tito_io.engines.protocol import EngineAnswer, InvalidReplyError, UnsupportedError
 from tito_io.engines.replies.invariants import Check
@@ -83,9 +84,28 @@ def test_a_sampling_mask_is_read_where_a_later_server_sends_one() -> None:
         "rollout_sampling_mask.offsets.0": np.asarray([0, 2, 3], dtype=np.int64),
     }
     (sample,) = read(payload(mask)).samples
-    assert sample.rollout_sampling_mask is not None
-    assert sample.rollout_sampling_mask.ids == (7, 9, 8)
-    assert sample.rollout_sampling_mask.offsets == (0, 2, 3)
+    assert sample.rollout_sampling_mask == SamplingMask.of([[7, 9], [8]])
+
+
+@pytest.mark.parametrize(
+    ("ids", "offsets", "problem"),
+    [
+        ([7, 9, 8], [0, 2], "does not add up"),
+        ([7, 9, 8], [0, 4, 3], "does not add up"),
+        ([7, 9, 8], [1, 2, 4], "begins at 1"),
+        ([7, 9, 8], [0, 3], "1 sampling masks for 2 response ids"),
+        ([6, 9, 8], [0, 2, 3], "lacks 7, which was sampled"),
+    ],
+)
+def test_a_sampling_mask_that_does_not_line_up_is_refused(
+    ids: list[int], offsets: list[int], problem: str
+) -> None:
+    mask = {
+        "rollout_sampling_mask.ids.0": np.asarray(ids, dtype=np.int32),
+        "rollout_sampling_mask.offsets.0": np.asarray(offsets, dtype=np.int64),
+    }
+    with pytest.raises(InvalidReplyError, match=problem):
+        read(payload(mask))
 
 
 @pytest.mark.parametrize("reason", ["no_records", "all_truncated"])
