@@ -51,6 +51,7 @@ class Route:
             turn is; `stream` where turns come whole.
         unread: Names of values in an answer that say again what others say, and are not compared.
         parses: Whether the message is made of the ids here.
+        masks: Whether it sends sampling masks.
         echoes: Whether a request asks for the prompt's ids, which come back until they were right once; None
             where none, or each, does.
     """
@@ -62,6 +63,7 @@ class Route:
     lacks: Collection[str] = ()
     unread: Collection[str] = ()
     parses: bool = True
+    masks: bool = False
     echoes: Callable[[Mapping[str, Any]], bool] | None = None
 
 
@@ -176,13 +178,15 @@ def vllm_route(route: str, path: str, made: Made, shown: str, **more: Any) -> Ro
             keys = body.get("sampling_params", body)
             turns = [one.within(keys["max_tokens"]) for one in scripts[: keys.get("n", 1)]]
             texts = body.get("output_mode") != "tokens"
+            masks = path == vllm.GENERATE  # of a server that was started with them
             answers = [
                 made(
                     turn.ids,
-                    prompt=_prompt(body),
+                    prompt=sent_ids(body) or body["token_ids"],
                     logprobs=turn.logprobs,
                     finish_reason=turn.finish,
                     stop_reason=turn.stop,
+                    **({"kept": turn.kept} if masks else {}),
                     **({shown: turn.text} if texts else {}),
                 )
                 for turn in turns
@@ -250,13 +254,15 @@ def _sglang_generated(body: Any, turns: Sequence[Script]) -> Any:
     def item(turn: Script, place: int, upto: int) -> dict[str, Any]:
         end = {"type": turn.finish, "matched": turn.stop}
         some = Script(ids=turn.ids[:upto], finish="")
+        masked = bool(body.get("return_sampling_mask"))
+        assert not masked or body["sampling_params"]["top_k"] > 0, "else it is aborted (scheduler.py:3174)"
         made = sglang_server.generated(
             some.ids,
             finish=end,
             prompt=_prompt(body) if body["return_prompt_token_ids"] else None,
             prompt_tokens=len(_prompt(body)),
             text=turn.text if upto == len(turn.ids) else some.text,
-            output_token_logprobs=[list(pair) for pair in zip(some.logprobs, some.ids, strict=True)],
+            **_sglang_values(some, masked=masked),
         )
         if upto < len(turn.ids):
             made["meta_info"] |= {"finish_reason": None, "weight_versions": None}
@@ -267,6 +273,19 @@ def _sglang_generated(body: Any, turns: Sequence[Script]) -> Any:
         return events([*(item(*step) for step in steps), DONE])
     items = [item(turn, place, len(turn.ids)) for place, turn in enumerate(turns)]
     return items if len(items) > 1 else items[0]
+
+
+def _sglang_values(turn: Script, *, masked: bool) -> dict[str, Any]:
+    """Return what `meta_info` has of ids; beside masks, their values are not over the whole vocabulary."""
+    pairs = zip(turn.logprobs, turn.ids, strict=True)
+    if not masked:
+        return {"output_token_logprobs": [list(pair) for pair in pairs]}
+    return {
+        "output_token_logprobs": [[value - 1, index] for value, index in pairs],
+        "output_token_sampling_mask": turn.kept,
+        "output_token_sampling_logprobs": list(turn.logprobs),
+        "output_token_sampling_mask_length": len(turn.ids),
+    }
 
 
 def _sglang_choices(body: Any, turns: Sequence[Script], *, chat: bool) -> Any:
@@ -280,9 +299,12 @@ def _sglang_choices(body: Any, turns: Sequence[Script], *, chat: bool) -> Any:
             said |= {"text": turn.text, "logprobs": logprobs}
         make = sglang_server.chatted if chat else sglang_server.completed
         (made,) = make(turn.ids, **said)["choices"]
+        masked = bool(body.get("return_sampling_mask"))
+        assert not masked or (body["return_meta_info"] and not body.get("stream")), (
+            "serving_chat.py:1118, 1321"
+        )
         if body.get("return_meta_info"):
-            pairs = zip(turn.logprobs, turn.ids, strict=True)
-            made["meta_info"] = {"output_token_logprobs": [list(pair) for pair in pairs]}
+            made["meta_info"] = _sglang_values(turn, masked=masked)
         held = "response_token_ids" if chat and not (_sglang_echoes(body) or body.get("stream")) else ""
         made = {name: value for name, value in made.items() if name not in ("prompt_token_ids", held)}
         return {**made, "prompt_token_ids": _prompt(body)} if _sglang_echoes(body) or not chat else made
@@ -422,10 +444,12 @@ def _tensorrt_llm(scripts: Sequence[Script], context: int) -> Handler:
 
 ROUTES: Mapping[str, Route] = {
     "vllm completions": vllm_route("completions", vllm.COMPLETIONS, vllm_server.completion_answer, "text"),
-    "vllm generate": vllm_route("generate", vllm.GENERATE, vllm_server.generate_answer, "text"),
+    "vllm generate": vllm_route("generate", vllm.GENERATE, vllm_server.generate_answer, "text", masks=True),
     "vllm chat": vllm_route("chat", vllm.CHAT, vllm_server.chat_answer, "content", parses=False),
     "vllm tokens": vllm_route("tokens", vllm.TOKENS, vllm_server.chat_answer, "content", parses=False),
-    "sglang generate": sglang_route("generate", "/generate", _sglang_generated, echoes=_sglang_echoes),
+    "sglang generate": sglang_route(
+        "generate", "/generate", _sglang_generated, echoes=_sglang_echoes, masks=True
+    ),
     "sglang completions": sglang_route(
         "completions", "/v1/completions", lambda *given: _sglang_choices(*given, chat=False)
     ),
@@ -435,6 +459,7 @@ ROUTES: Mapping[str, Route] = {
         lambda *given: _sglang_choices(*given, chat=True),
         parses=False,
         echoes=_sglang_echoes,
+        masks=True,
     ),
     "dynamo chat": dynamo_route("chat", dynamo.CHAT, parses=False),
     "dynamo completions": dynamo_route("completions", dynamo.COMPLETIONS),

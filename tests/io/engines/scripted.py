@@ -48,6 +48,12 @@ class Script:
         """One log-probability an id, each another."""
         return tuple(-0.5 - 0.25 * place for place in range(len(self.ids)))
 
+    @property
+    def kept(self) -> list[list[int]]:
+        """The ids that could have been sampled in place of each id: one to three, its own among them."""
+        others = [[300 + place, 400 + place][: place % 3] for place in range(len(self.ids))]
+        return [[*some, index] for some, index in zip(others, self.ids, strict=True)]
+
     def within(self, most: int) -> Script:
         """Return the turn cut after `most` ids."""
         return self if len(self.ids) <= most else Script(ids=self.ids[:most], finish="length")

@@ -44,6 +44,7 @@ from tito_io.engines.one_asks import one_asks
 from tito_io.engines.openai_fields import tokenize_body
 from tito_io.engines.protocol import (
     ArgumentError,
+    EngineError,
     ModelLimits,
     OverlongError,
     PromptMedium,
@@ -394,9 +395,7 @@ class SGLang(HttpEngine):
         They stand in its `meta_info`, which no stream has (`entrypoints/openai/serving_chat.py`, 0.5.23).
         """
         if route == "chat" and question.sampling.sampling_masks and watch is not None:
-            reply = await self._reply(route, body, question, None)
-            await watch_whole(watch, reply)
-            return attrs.evolve(reply, notices=(*reply.notices, WHOLE))
+            return await self._whole(route, body, question, watch)
         ignored = question.sampling.seed is not None and (await self.facts()).seeded is False
         streamed, rid = watch is not None, requests.request_id(question.sampling.conversation)
         echo = ECHO.get(route, NO_ECHO)[streamed] if question.echo else {}
@@ -416,6 +415,19 @@ class SGLang(HttpEngine):
         )
         reply = await self._send(request, watch, (route, streamed))
         return attrs.evolve(reply, notices=(SEED_IGNORED,)) if ignored else reply
+
+    async def _whole(
+        self, route: Route, body: Mapping[str, Any], question: SglangQuestion, watch: Watch
+    ) -> Reply:
+        """Return a reply that is not streamed, and pass on in one piece what was sampled."""
+        try:
+            reply = await self._reply(route, body, question, None)
+        except EngineError as error:
+            if error.partial is not None:
+                await watch_whole(watch, error.partial)
+            raise
+        await watch_whole(watch, reply)
+        return attrs.evolve(reply, notices=(*reply.notices, WHOLE))
 
     async def score(self, ids: Ids, start: int) -> tuple[float | None, ...]:
         """Return the log-probability of each id from `start` on (see `tito_io.engines.scores`).

@@ -43,6 +43,11 @@ class Sampled:
         """One log-probability an id, each another."""
         return [-0.5 - 0.25 * place for place in range(len(self.ids))]
 
+    @property
+    def kept(self) -> list[list[int]]:
+        """The ids that could have been sampled in place of each id."""
+        return [[index, *[300, 400][: place % 3]] for place, index in enumerate(self.ids)]
+
     def ended(self, most: int, stop_ids: Sequence[int], stops: Sequence[str]) -> Sampled:
         """Return the turn as far as the engine samples it."""
         for count in range(1, len(self.ids) + 1):
@@ -146,6 +151,7 @@ class ModelConfig:
     """As far as vllm/config/model.py is read."""
 
     logprobs_mode: str = "raw_logprobs"
+    return_sampling_mask: bool = False
     defaults: Mapping[str, Any] = attrs.field(factory=dict)
     max_model_len: int = CONTEXT
 
@@ -166,6 +172,7 @@ class Request:
     prompt: Sequence[int]
     params: SamplingParams
     turns: Sequence[Sampled]
+    masks: bool = False
     at: int = 0
 
     def step(self) -> list[Any]:
@@ -196,6 +203,7 @@ class Request:
             for index, value in zip(ids, turn.values[part], strict=True)
         ]
         versions = [SimpleNamespace(version="w1", start=0, end=len(turn.ids))]
+        mask = SimpleNamespace(token_ids=turn.kept[part]) if self.masks and ids else None
         one = SimpleNamespace(
             index=index,
             token_ids=tuple(ids),
@@ -204,6 +212,7 @@ class Request:
             stop_reason=turn.stop_reason if end else None,
             weight_versions=versions if end else None,
             routed_experts=None,
+            sampling_mask=mask,
         )
         return SimpleNamespace(
             request_id=self.name,
@@ -236,7 +245,10 @@ class VllmFake(Fake):
         ended = [
             one.ended(params.max_tokens, params.stop_token_ids, params.stop) for one in self.turns[: params.n]
         ]
-        return Request(name, prompt["prompt_token_ids"], params, ended)
+        masks = self.model_config.return_sampling_mask
+        if masks and params.top_k <= 0:  # vllm/v1/engine/input_processor.py:197
+            raise ValueError("sampling distribution replay requires top_k > 0 to bound sampling mask size")
+        return Request(name, prompt["prompt_token_ids"], params, ended, masks)
 
 
 @attrs.define(kw_only=True, slots=False)
@@ -331,6 +343,7 @@ class SglangObject(Fake):
     tokenizer_manager: TokenizerManager = attrs.field(factory=TokenizerManager)
     server_args: Any = attrs.field(factory=lambda: SimpleNamespace(enable_deterministic_inference=False))
     repeats_last: bool = False
+    masks: bool = False
 
     async def async_generate(
         self,
@@ -340,6 +353,7 @@ class SglangObject(Fake):
         return_logprob: bool,
         logprob_start_len: int,
         stream: bool,
+        return_sampling_mask: bool = False,
     ) -> Any:
         """Sample turns, as sglang/srt/entrypoints/engine.py:545 does; other arguments are a TypeError."""
         running = asyncio.get_running_loop()
@@ -351,6 +365,10 @@ class SglangObject(Fake):
         assert return_logprob
         assert logprob_start_len == -1
         self.seen.append(Asked(input_ids, sampling_params["max_new_tokens"], sampling_params))
+        assert not return_sampling_mask or sampling_params["top_k"] > 0, (
+            "or it is aborted (scheduler.py:3174)"
+        )
+        self.masks = return_sampling_mask
         chunks = self._chunks(len(input_ids), sampling_params, stream=stream)
         if stream:
             return self._streamed(chunks)
@@ -391,6 +409,13 @@ class SglangObject(Fake):
     def _chunk(self, prompt: int, turn: Sampled, part: slice, *, whole: bool) -> dict[str, Any]:
         ids = list(turn.ids)[part]
         reason = {"type": turn.finish_reason, "matched": turn.stop_reason}
+        values, masks = turn.values[part], dict[str, Any]()
+        if self.masks:  # tokenizer_manager.py:2542: lists
+            masks = {
+                "output_token_sampling_mask": turn.kept[part],
+                "output_token_sampling_logprobs": values,
+            }
+            values = [value - 1 for value in values]  # over the whole vocabulary
         return {
             "text": None,
             "output_ids": ids,
@@ -402,8 +427,9 @@ class SglangObject(Fake):
                 "finish_reason": reason if whole and turn.finish_reason else None,
                 # Tuples, where HTTP has lists.
                 "output_token_logprobs": [
-                    (value, index, None) for value, index in zip(turn.values[part], ids, strict=True)
+                    (value, index, None) for value, index in zip(values, ids, strict=True)
                 ],
+                **masks,
             },
         }
 

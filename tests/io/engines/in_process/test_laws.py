@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.io.engines.scripted import CALL, END, MODEL, PROMPT, Heard, spelled
-from tito_core import InputError, Message, Trajectory
+from tito_core import InputError, Message, SamplingMask, Trajectory
 from tito_io.client import Route, TokenClient
 from tito_io.engines.in_process import InProcessEngine
 from tito_io.engines.media import MediaUnsupportedError
 from tito_io.engines.protocol import (
     AbortedError,
     Delta,
+    InvalidReplyError,
     OverlongError,
     Rendering,
     Sampling,
@@ -27,6 +28,7 @@ from tito_io.engines.protocol import (
     UnsupportedError,
 )
 from tito_io.engines.replies.harmony import CALLS, MARKERS, RETURN
+from tito_io.engines.sampling_masks import MasksUnsupportedError
 
 from . import fakes
 from .fakes import CONTEXT, ENDLESS, MAKERS, YES, Model, Sampled, made
@@ -86,6 +88,62 @@ async def test_a_stream_adds_up_to_the_reply(kind: str, texts: list[str]) -> Non
         assert (one.completion_ids, one.logprobs, one.text) == (turn.completion_ids, turn.logprobs, turn.text)
     assert whole.usage == reply.usage
     await engine.aclose()
+
+
+MASKS = Sampling(sampling_masks=True, extra={"top_k": 4})
+OPTIONS: dict[str, dict[str, Any]] = {
+    "vllm-llm": {"model_config": fakes.ModelConfig(return_sampling_mask=True)},
+    "vllm-async": {"model_config": fakes.ModelConfig(return_sampling_mask=True)},
+    "sglang-engine": {},
+    "sglang-engine, new ids only": {},
+}
+"""What makes an object that gives sampling masks; a model of `transformers` needs real logits for that."""
+
+
+@STREAMED
+async def test_each_sampled_id_comes_with_its_mask(kind: str, streamed: bool) -> None:
+    if kind not in OPTIONS:
+        return
+    other = Sampled(ids=[*spelled("No"), END])
+    engine, _ = made(kind, YES, other, **OPTIONS[kind])
+    heard = Heard()
+    reply = await engine.from_ids(PROMPT, attrs.evolve(MASKS, n=2), watch=heard if streamed else None)
+    for index, (turn, sampled) in enumerate(zip((reply, *reply.siblings), (YES, other), strict=True)):
+        assert (turn.sampling_mask, turn.logprobs) == (SamplingMask.of(sampled.kept), tuple(sampled.values))
+        streamed_masks = [kept for one in heard.of(index).deltas for kept in one.sampling_mask or ()]
+        assert not streamed or SamplingMask.of(streamed_masks) == turn.sampling_mask
+
+
+@STREAMED
+async def test_a_sampling_mask_of_other_ids_is_refused_and_ids_are_kept(kind: str, streamed: bool) -> None:
+    def change(reported: Any) -> None:
+        if isinstance(reported, dict):
+            reported["meta_info"]["output_token_sampling_mask"] = [
+                [9] for _ in reported["meta_info"]["output_token_sampling_mask"]
+            ]
+        elif reported.outputs[0].sampling_mask is not None:
+            reported.outputs[0].sampling_mask.token_ids = [[9] for _ in reported.outputs[0].token_ids]
+
+    if kind not in OPTIONS:
+        return
+    engine, fake = made(kind, **OPTIONS[kind])
+    fake.change = change
+    with pytest.raises(InvalidReplyError, match="lacks") as caught:
+        await engine.from_ids(PROMPT, MASKS, watch=Heard() if streamed else None)
+    assert caught.value.partial.completion_ids == tuple(YES.ids)[: 1 if streamed else None]
+    assert len(fake.seen) == 1
+
+
+async def test_an_object_without_masks_is_refused_before_it_samples(kind: str) -> None:
+    engine, fake = made(kind)
+    sampling = Sampling(sampling_masks=True)  # no top-k and no top-p, which transformers needs
+    if kind.startswith("sglang"):  # SGLang itself rejects such a request
+        return
+    with pytest.raises(
+        MasksUnsupportedError, match=r"return_sampling_mask=True|top_p, top_k or|leave them out"
+    ):
+        await engine.from_ids(PROMPT, sampling)
+    assert not fake.seen
 
 
 async def test_a_conversation_keeps_its_ids(kind: str) -> None:

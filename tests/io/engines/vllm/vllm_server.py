@@ -100,8 +100,12 @@ def generate_answer(
     logprobs: Sequence[float | None] | None = None,
     finish_reason: str | None = "stop",
     stop_reason: object = None,
+    kept: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, Any]:
-    """Return an answer of the generate route: ids alone, or with `text` in the other of its modes."""
+    """Return an answer of the generate route: ids alone, or with `text` in the other of its modes.
+
+    Without `--return-sampling-mask`, which `kept` is for, there is no mask, whatever a request has.
+    """
     values = [-0.5] * len(ids) if logprobs is None else logprobs
     pairs = zip(ids, values, strict=False)
     named = [{"token_id": index, "logprob": value, "rank": 1} for index, value in pairs]
@@ -112,7 +116,7 @@ def generate_answer(
         "stop_reason": stop_reason,
         "token_ids": list(ids),
         "routed_experts": None,
-        "sampling_mask": None,
+        "sampling_mask": None if kept is None else [list(one) for one in kept],
         "weight_versions": [{"version": "default", "start": 0, "end": len(ids)}],
         "logprobs": {"content": named if text is None else spelled_out},
     }
@@ -160,6 +164,8 @@ def _pieces(choice: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
         first, last = start == 0, start + size >= len(ids)
         piece = {"index": choice["index"], "token_ids": ids[start : start + size], "finish_reason": None}
         piece["logprobs"] = _cut(choice["logprobs"], start, start + size)
+        if choice.get("sampling_mask") is not None:
+            piece["sampling_mask"] = choice["sampling_mask"][start : start + size]
         if "message" in choice:
             said = {name: value for name, value in choice["message"].items() if value is not None}
             calls = [{**call, "index": place} for place, call in enumerate(said.get("tool_calls") or ())]
