@@ -21,7 +21,7 @@ from tests.io.serve.test_rows import committed, talks
 from tests.profiles import tries
 from tito_core import InputError, Ledger, Step
 from tito_core.samples import Forest, StoredCall, make_rows
-from tito_core.testing.strategies.stored_call import CALLS
+from tito_core.testing.strategies.stored_call import CALLS, masked
 from tito_io.samples.convert import converted
 from tito_io.samples.forms import FORMS
 from tito_io.samples.read import StoredConversation
@@ -66,9 +66,11 @@ def test_images_come_back(form: str, *, expand: bool) -> None:
     assert [node.parent for node in found.nodes] == [None, None, "0"]
 
 
-@given(CALLS, st.sampled_from(WRITTEN))
+@given(CALLS, st.booleans(), st.sampled_from(WRITTEN))
 @tries(4)
-def test_what_is_written_comes_back(calls: list[StoredCall], how: tuple[str, bool]) -> None:
+def test_what_is_written_comes_back(calls: list[StoredCall], masks: bool, how: tuple[str, bool]) -> None:
+    if masks:
+        calls = [masked(number, one) for number, one in enumerate(calls)]
     forest = Forest.of(calls)
     if not len(forest):
         return

@@ -8,7 +8,8 @@ import attrs
 import orjson
 import pytest
 
-from tito_core import InputError, Ledger, Origin, Step
+from tito_core import InputError, Ledger, Origin, SamplingMask, Step
+from tito_core.data import to_data
 from tito_core.media.ranges import MediaRange
 from tito_core.samples import RoutedExperts, StoredCall, WeightVersion
 from tito_io.serve.commit import Commit, TurnOrigin, decode, encode
@@ -63,6 +64,12 @@ NEXT: dict[str, dict[str, Any]] = {
     "other images": {"prompt_ids": [9, 7, 7, 7], "media": [attrs.evolve(CAT, identity="cow")]},
     "no images": {"prompt_ids": [9, 9], "media": []},
     "another key": {"prompt_ids": FIRST.ids, "media": [CAT], "key": None},
+    "masks": {
+        "prompt_ids": FIRST.ids,
+        "media": [CAT],
+        "logprobs": [-0.5],
+        "sampling_mask": SamplingMask([6, 2**31], [2]),
+    },
     "cut short": {"prompt_ids": FIRST.ids, "media": [CAT], "truncated": True, "logprobs": None},
     "an own ledger": {
         "prompt_ids": FIRST.ids,
@@ -85,6 +92,7 @@ def test_a_turn_comes_back_after_the_one_that_it_continues(name: str) -> None:
     assert found == second
     assert found.step.prompt_ledger == step.prompt_ledger
     assert (list(found.step.media), found.step.key) == (list(step.media), step.key)
+    assert (b'"mask"' in encode(second, first)) == (name == "masks")
     assert found.step.prompt.parent is known["a"].step.messages
     with pytest.raises(LostError):
         decode(encode(second, first), {})
@@ -102,6 +110,8 @@ def test_a_turn_comes_back_after_the_one_that_it_continues(name: str) -> None:
         ({"ids": "a secret"}, "a stored turn cannot be read: InputError"),
         ({"name": None}, "a stored turn cannot be read: InputError"),
         ({"experts": {"data": "?"}}, "a stored turn cannot be read: "),
+        ({"mask": {"ids": "AAAA", "counts": [1]}}, "a stored turn cannot be read: InputError"),
+        ({"mask": to_data(SamplingMask([3, 9], [1, 1]))}, "a stored turn cannot be read: InputError"),
     ],
 )
 def test_a_row_that_is_no_turn_is_refused(change: dict[str, Any], said: str) -> None:
