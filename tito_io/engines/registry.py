@@ -99,9 +99,7 @@ def embedded(seed: int = 0, *, for_agents: bool = False, sampling_masks: bool = 
 def _embedded(address: EngineOptions) -> Engine:
     if address.base_url or address.model:
         raise InputError("the embedded engine has no --base-url and no --model: name another with --engine")
-    return embedded(
-        seed=address.seed, for_agents=address.for_agents, sampling_masks=address.sampling_masks
-    )
+    return embedded(seed=address.seed, for_agents=address.for_agents, sampling_masks=address.sampling_masks)
 
 
 def _miles(address: EngineOptions) -> Engine:

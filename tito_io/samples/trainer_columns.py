@@ -1,8 +1,8 @@
 """Columns of rows under the names that trainers read; no row is padded.
 
 A trainer's rows also have `conversation`, `group`, `agent`, `name`, `reward` and `weight` of the row, and
-`processed_logprobs` where they have log-probabilities. Spans, turns, routed experts and metadata are in tito's
-own columns alone.
+`processed_logprobs` where they have log-probabilities. Spans, turns, routed experts and metadata are in
+tito's own columns alone.
 
 A sampling mask is flat in each trainer's names: the kept ids of all positions, and how many each position
 has, or where its own begin. None where the id was not sampled, or where its mask is unknown.
