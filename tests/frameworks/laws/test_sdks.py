@@ -31,6 +31,7 @@ from tito_io.engines.constraint import Constraint
 from tito_io.engines.protocol import Sampling
 from tito_io.engines.registry import embedded
 from tito_io.integrations.next_prompts import RefusedError
+from tito_io.thinking import with_effort
 
 SDKS = adapters("sdk", "SDK")
 WAYS = ("whole", "streamed")
@@ -112,7 +113,7 @@ def test_settings_reach_the_engine(sdk: Sdk, run: Run) -> None:
     expected = Sampling(max_tokens=150, temperature=0.5, seed=7, stop=("END", "FIN"), extra=extra)
     assert engine.samplings() == [expected, expected]
     assert [rendering.template_args for *_, rendering, _ in engine.asked if rendering] == [
-        {"reasoning_effort": "low"}
+        with_effort({"reasoning_effort": "low"})
     ] * 2
 
 
