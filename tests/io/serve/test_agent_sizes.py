@@ -16,7 +16,7 @@ from tito_io.serve.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
-PROSE = "\n\n".join(one.read_text() for one in sorted((ROOT / "docs").rglob("*.md")))
+PROSE = "\n\n".join(one.read_text() for one in sorted((ROOT / "tito_io").rglob("*.py")))
 SYSTEM = PROSE[:100_000]
 TOOLS = [
     {
@@ -81,7 +81,7 @@ async def test_a_request_of_an_agent_is_answered_and_its_next_turn_goes_by_ids(a
         tools = REQUESTS["chat"][1]["tools"]
         await talk.chat(prompt, tools=tools)
         second = (await talk.commits())[-1]
-    assert len(first.step.prompt_ids) > 50_000  # more than 32,768, which were the whole context
+    assert len(first.step.prompt_ids) > 50_000
     assert second.origin.route == "TITO"
 
 
