@@ -28,29 +28,25 @@ class Sampler:
     Attributes:
         seed: Two samplers with the same seed sample the same.
         fault_rates: How often turns have each fault, such as ids that the tokenizer does not give.
+        reasoning_ended: Whether turns have no reasoning, so that a grammar is that of the whole turn.
     """
 
     seed: int = 0
     fault_rates: FaultRates = field(factory=FaultRates)
+    reasoning_ended: bool = False
 
     def ids(
-        self,
-        prompt: Sequence[int],
-        *,
-        seed: int | None = None,
-        draw: int = 0,
-        grammar: Format | None = None,
-        reasoning_ended: bool = False,
+        self, prompt: Sequence[int], *, seed: int | None = None, draw: int = 0, grammar: Format | None = None
     ) -> Iterator[int]:
         """Yield the ids of a turn, its stop token, and then more text without end.
 
         The caller stops: at a stop token, or at a limit. `prompt` are the prompt's ids, `seed` is the
         request's, `draw` numbers the choices of one request. `grammar` is what the text after the reasoning
-        keeps to; that of the whole reply with `reasoning_ended`.
+        keeps to.
         """
         words, rng = vocabulary(), Rng(self.seed, "" if seed is None else seed, draw, pack(prompt))
         view = read_prompt(prompt, words)
-        if reasoning_ended:
+        if self.reasoning_ended:
             view = evolve(view, position=Position.ANSWER)
         plain = self.fault_rates.loose_whitespace == 0
         answer = None if grammar is None else Draw(rng, plain=plain).pieces(grammar)
@@ -106,7 +102,7 @@ class SamplingSettings:
         keep_stop: Whether the text keeps the string or the token that ended the reply.
         skip_special: Whether special tokens are left out of the text.
         grammar: What the text after the reasoning keeps to, as a node of a structural tag; None for nothing.
-        reasoning_ended: Whether the reply has no reasoning of its own, so that the grammar is of all of it.
+        reasoning_ended: Whether the reply has no reasoning, so that a grammar is that of all of it.
     """
 
     max_tokens: int
@@ -174,14 +170,9 @@ def generate(
     """
     words = vocabulary()
     run = _Run(words, sampling, TextWriter(words.tokenizer, prompt, sampling), list(prompt[-REACH:]))
-    ids = sampler.ids(
-        prompt,
-        seed=sampling.seed,
-        draw=draw,
-        grammar=sampling.grammar,
-        reasoning_ended=sampling.reasoning_ended,
-    )
-    for identifier in ids:
+    if sampling.reasoning_ended:
+        sampler = evolve(sampler, reasoning_ended=True)
+    for identifier in sampler.ids(prompt, seed=sampling.seed, draw=draw, grammar=sampling.grammar):
         if run.take(identifier):
             break
     rng = Rng("events", sampler.seed, *run.tail)

@@ -454,7 +454,7 @@ async def gateway_of(options: ServeOptions) -> Gateway:
     TrustedNames.of(options.host, options.trusted_host)
     model = await _model(engine, options)
     if options.sampling_masks and model:
-        await engine.check_masks(Sampling(sampling_masks=True))
+        await _check_masks(engine)
     store = open_store(options.store, idle_seconds=options.limits.idle_seconds, durable=options.durable)
     try:
         await store.check()
@@ -488,6 +488,15 @@ async def _model(engine: Engine, options: ServeOptions) -> str:
         text = error_text(error)
         complain(f"{text}. Serving all the same: requests for turns are answered once it is there")
         return ""
+
+
+async def _check_masks(engine: Engine) -> None:
+    """Raise `MasksUnsupportedError` where the engine was started without sampling masks."""
+    try:
+        await engine.check_masks(Sampling(sampling_masks=True))
+    except EngineError:
+        await engine.aclose()
+        raise
 
 
 def _spans(chosen: str) -> TurnSpans | None:

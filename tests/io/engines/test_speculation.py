@@ -8,8 +8,10 @@ import pytest
 from tests.io.engines.aborting_engine import AbortingEngine
 from tests.io.serve.gateway import chat, opened
 from tests.io.serve.gateway import client as gateway_client
+from tito_core import SamplingMask
 from tito_io.client.token_client import TokenClient
 from tito_io.engines.protocol import (
+    InvalidReplyError,
     Reply,
     SampleRequest,
 )
@@ -52,6 +54,48 @@ async def test_log_probabilities_of_exactly_0_are_counted_by_id() -> None:
         assert client.counts.notices == notices
         assert client.counts.zero_logprobs == zeros
         assert (done.step.logprobs or ()).count(0.0) == zeros
+
+
+@attrs.define
+class Masked(Speculating):
+    """Gives 0 for its first three ids, and masks of so many ids for these."""
+
+    sizes: tuple[int, ...] = (1, 1, 1)
+
+    async def sample(self, request: SampleRequest) -> Reply:
+        reply = await Speculating.sample(self, request)
+        sizes = (*self.sizes, *[2] * len(reply.completion_ids))
+        kept = [
+            [one, *range(200, 199 + size)] for one, size in zip(reply.completion_ids, sizes, strict=False)
+        ]
+        return attrs.evolve(reply, sampling_mask=SamplingMask.of(kept))
+
+
+@pytest.mark.parametrize(("sizes", "zeros"), [((1, 1, 1), 0), ((1, 2, 1), 1), ((3, 2, 2), 3)])
+async def test_an_id_that_is_alone_in_its_mask_was_certain(sizes: tuple[int, ...], zeros: int) -> None:
+    """Its value is 0 for that reason; beside others, 0 says that the value was not computed."""
+    client = TokenClient(Masked(zeros=3, sizes=sizes), sampling_masks=True)
+    await client.turn([], PROMPT, sampling={"max_tokens": 6})
+    assert (client.counts.zero_logprobs, client.counts.notices["logprobs-zero"]) == (zeros, int(zeros > 0))
+
+
+@pytest.mark.parametrize("sizes", [None, (1, 0, 1)])
+async def test_a_sampled_id_without_a_mask_that_was_asked_for_is_an_error(
+    sizes: tuple[int, ...] | None,
+) -> None:
+    @attrs.define
+    class Lacking(Masked):
+        async def sample(self, request: SampleRequest) -> Reply:
+            reply = await Masked.sample(self, request)
+            mask = None if sizes is None else SamplingMask.of([None, *list(reply.sampling_mask or ())[1:]])
+            return attrs.evolve(reply, sampling_mask=mask)
+
+    engine = Lacking()
+    with pytest.raises(InvalidReplyError, match="did not come for all ids") as caught:
+        await TokenClient(engine, sampling_masks=True).turn([], PROMPT, sampling={"max_tokens": 6})
+    assert caught.value.partial is not None
+    assert len(engine.asked) == 1
+    await TokenClient(Lacking()).turn([], PROMPT, sampling={"max_tokens": 6})
 
 
 @pytest.mark.parametrize("noticed", [(), (0,), (1,), (0, 2), (0, 1, 2)])

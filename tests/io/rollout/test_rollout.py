@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from tests.interrupts import interrupt
 from tests.io.audit.audited import KEEPING, replace
 from tests.io.families.fast.package import installed
+from tests.io.samples.sample_files import read
 from tito_core import InputError
 from tito_io.cli import options as shared
 from tito_io.cli import waiting
@@ -190,6 +191,20 @@ def test_bad_input_has_its_own_exit_status(options: tuple[str, ...], words: str)
     result = run(*options)
     assert result.exit_code == BAD_INPUT
     assert words in result.stderr
+
+
+def test_calls_have_the_sampling_masks_of_their_turns(tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    result = run("--sampling-masks", "--top-p", "0.7", "--top-k", "3", "--turns", "3", "--calls", str(file))
+    assert result.exit_code == 0, result.output
+    (stored,), problems = read(file)
+    assert not problems
+    masks = [one.step.sampling_mask for one in stored.forest.calls]
+    assert len(masks) == 3
+    assert all(mask is not None and 1 <= min(mask.counts) <= max(mask.counts) <= 3 for mask in masks)
+    refused = run("--sampling-masks", "--temperature", "0")
+    assert refused.exit_code == ENGINE_FAILED
+    assert "requires temperature > 0" in refused.stderr
 
 
 def test_an_engine_that_is_not_there_has_its_own_exit_status_and_a_summary() -> None:

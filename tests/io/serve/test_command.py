@@ -258,6 +258,14 @@ def test_headers_are_limited() -> None:
         assert process.stop() == 0
 
 
+async def test_an_engine_that_was_started_without_sampling_masks_ends_it_at_the_start() -> None:
+    async with served(embedded_app()) as url:
+        options = ("--engine", "vllm", "--base-url", url, "--store", "memory", "--sampling-masks")
+        found = await anyio.to_thread.run_sync(run, *options)
+    assert found.exit_code == ENGINE_FAILED, found.output
+    assert "--return-sampling-mask --logprobs-mode processed_logprobs" in found.stderr
+
+
 async def test_an_engine_somewhere_else_is_named_by_its_address(tmp_path: Path) -> None:
     """The embedded engine behind a socket answers as a vLLM server does."""
     async with served(embedded_app()) as url:

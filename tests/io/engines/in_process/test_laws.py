@@ -130,6 +130,7 @@ async def test_a_sampling_mask_of_other_ids_is_refused_and_ids_are_kept(kind: st
     fake.change = change
     with pytest.raises(InvalidReplyError, match="lacks") as caught:
         await engine.from_ids(PROMPT, MASKS, watch=Heard() if streamed else None)
+    assert caught.value.partial is not None
     assert caught.value.partial.completion_ids == tuple(YES.ids)[: 1 if streamed else None]
     assert len(fake.seen) == 1
 
