@@ -88,6 +88,14 @@ async def test_a_turn_after_images_keeps_to_its_constraint_too() -> None:
         assert caught.value.partial is not None
 
 
+async def test_a_turn_after_images_is_asked_for_with_its_sampling_masks() -> None:
+    """This engine does not know them, so that the turn is refused."""
+    client = attrs.evolve(client_of(Seeing()), sampling_masks=True)
+    with pytest.raises(InvalidReplyError, match="sampling masks were requested") as caught:
+        await client.turn([], [CAT])
+    assert caught.value.partial is not None
+
+
 async def test_a_turn_of_text_after_an_image_has_the_image_beside_it() -> None:
     engine = Seeing()
     await two_turns(client_of(engine), then={"role": "user", "content": "Sure?"})

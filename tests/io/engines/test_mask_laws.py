@@ -98,7 +98,9 @@ async def test_a_turn_that_goes_on_after_an_abort_keeps_the_masks_of_all_parts(
     begun, rest, heard = Script(ids=YES.ids[:2], finish="abort"), Script(ids=YES.ids[2:]), Heard()
     async with Served(route, [[begun], [rest]]).engine() as engine:
         resumed = AbortedTurns(engine, OnAbort.RESUME)
-        reply = await resumed.from_ids(IDS, WITH_MASKS, watch=heard if streamed else None)
+        # Text that may begin a stop string is held back, and its ids are not.
+        sampling = attrs.evolve(WITH_MASKS, stop=("zz",))
+        reply = await resumed.from_ids(IDS, sampling, watch=heard if streamed else None)
     assert (reply.completion_ids, reply.sampling_mask) == (YES.ids, masks(begun, rest))
     assert not streamed or heard_mask(heard) == masks(begun, rest)
 

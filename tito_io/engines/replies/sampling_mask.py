@@ -36,7 +36,6 @@ def sampling_mask(check: Check, kept: object, ids: Sequence[int], instead: str =
     lists = [
         check.typed(one, list, "sampling mask") for one in check.typed(kept or [], list, "sampling masks")
     ]
-    check.count("sampling masks", len(lists), "sampled ids", len(ids))
     check.ids({"sampling_mask": [*chain.from_iterable(lists)]}, "sampling_mask")
     mask = SamplingMask.of(lists)
     empty = next((place for place, one in enumerate(lists) if not one), None)
