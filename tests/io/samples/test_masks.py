@@ -124,7 +124,6 @@ OLD = (
     '{"conversation":"c","line":3,"place":0,"name":"a","ids":[1,2],"loss_mask":[0,1],"logprobs":[null,null],'
     '"spans":[{"origin":"prompt","start":0,"stop":1,"call":"a","weights":null,"trained":false},'
     '{"origin":"sampled","start":1,"stop":2,"call":"a","weights":null,"trained":true}],'
-    '"turns":[{"call":"a","start":1,"stop":2,"finish_reason":null,"ending":"whole","trained":true}],'
     '"media":[],"experts":null,"left_out":0,"reward":null,"weight":1.0,"tree":"a","follows":null,'
     '"auxiliary":false,"metadata":"{}"}'
 )
@@ -150,48 +149,53 @@ def test_a_row_without_masks_has_two_more_columns_and_else_what_it_had(suffix: s
 # As trainers have them.
 
 
-def test_masks_have_the_names_of_trainers(tmp_path: Path) -> None:
-    found = {
-        name: read(write(tmp_path / f"{name}.parquet", rows(CALLS), name))[0]
-        for name in ("prime-rl", "skyrl", "slime")
-    }
-    common = {"conversation": "c", "name": "b", "reward": None, "weight": 1.0, "processed_logprobs": True}
-    assert found["prime-rl"] == common | {
+TRAINERS: Mapping[str, Mapping[str, Any]] = {
+    "prime-rl": {
         "token_ids": [1, 2, 3, 4, 5],
         "mask": [False, True, True, False, True],
         "logprobs": [0.0, -0.5, -0.5, 0.0, -0.5],
         "sampling_mask": {"ids": [2, 8, 9, 3, 7, 5], "counts": [0, 3, 1, 0, 2]},
-    }
-    assert found["skyrl"] == common | {
+    },
+    "skyrl": {
         "prompt_token_ids": [1],
         "response_ids": [2, 3, 4, 5],
         "loss_masks": [1, 1, 0, 1],
         "rollout_logprobs": [-0.5, -0.5, 0.0, -0.5],
         "rollout_sample_support": {"ids": [2, 8, 9, 3, 7, 5], "counts": [3, 1, 0, 2]},
-    }
-    assert found["slime"] == common | {
+    },
+    "slime": {
         "tokens": [1, 2, 3, 4, 5],
         "response_length": 4,
         "loss_mask": [1, 1, 0, 1],
         "rollout_log_probs": [-0.5, -0.5, 0.0, -0.5],
         "rollout_top_p_token_ids": [2, 8, 9, 3, 7, 5],
         "rollout_top_p_token_offsets": [0, 3, 4, 4, 6],
-    }
+    },
+}
 
 
-@pytest.mark.parametrize("columns", ["prime-rl", "skyrl", "slime"])
+@pytest.mark.parametrize("columns", TRAINERS)
+def test_masks_have_the_names_of_trainers(columns: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "r.parquet", rows(CALLS), columns)
+    (found,) = read(path)
+    common = {"conversation": "c", "name": "b", "reward": None, "weight": 1.0, "processed_logprobs": True}
+    assert found.items() >= (common | TRAINERS[columns]).items()
+    assert pq.read_schema(path).names == [*found]
+
+
+@pytest.mark.parametrize("columns", TRAINERS)
 def test_json_lines_of_trainers_say_the_same(columns: str, tmp_path: Path) -> None:
     """Arrays of 32 bits are base64, as slime's own `decode_int32_meta_array` reads them."""
 
-    def plain(value: Any) -> Any:
+    def plain(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {name: plain(one) for name, one in value.items()}
-        is_base64 = isinstance(value, str) and value not in {"c", "b", "z"}
-        return np.frombuffer(base64.b64decode(value), "<i4").tolist() if is_base64 else value
+            return {name: plain(name, one) for name, one in value.items()}
+        flat = name == "ids" or name.startswith("rollout_top_p_token_")
+        return np.frombuffer(base64.b64decode(value), "<i4").tolist() if flat and value else value
 
     found = [*rows(CALLS), *rows([call("z", [1], [2])])]
     lines, table = (read(write(tmp_path / f"r{suffix}", found, columns)) for suffix in (".jsonl", ".parquet"))
-    assert [plain(line) for line in lines] == table
+    assert [plain("", line) for line in lines] == table
     assert lines[1]["processed_logprobs"] is False
 
 
@@ -232,7 +236,7 @@ def sized(turns: int, environment: int) -> list[StoredCall]:
 @pytest.mark.parametrize(
     ("columns", "suffix", "most"),
     [("tito", suffix, 6.0) for suffix in SUFFIXES]
-    + [(name, ".parquet", 6.0) for name in ("prime-rl", "skyrl", "slime")]
+    + [(name, ".parquet", 6.0) for name in TRAINERS]
     + [(name, ".jsonl", 6.0) for name in ("prime-rl", "skyrl")]
     + [("slime", ".jsonl", 6.1)],
 )
@@ -250,9 +254,9 @@ def test_kept_ids_count_in_what_is_in_memory_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tito_io.samples.parquet.TOGETHER", 12)
-    write(tmp_path / "r.parquet", rows(CALLS) * 4)  # 5 ids and 6 kept ones each
+    write(tmp_path / "r.parquet", rows(CALLS) * 6)  # 5 ids and 6 kept ones each
     with pq.ParquetFile(tmp_path / "r.parquet") as file:
-        assert file.num_row_groups == 2
+        assert file.num_row_groups == 3
 
 
 # What cannot be written.
