@@ -30,22 +30,47 @@ def same_message(ours: Any, theirs: Any) -> bool:
         and same_reasoning(a, b)
         and same_calls(a.get("tool_calls") or [], b.get("tool_calls") or [])
         and a.get("tool_call_id") == b.get("tool_call_id")
-        and a.get("name") == b.get("name")
+        and (a["role"] == "assistant" or a.get("name") == b.get("name"))
     )
 
 
 def same_content(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Compare contents: one text part is its string, and an assistant may say nothing in three ways."""
-    ours, theirs = (lone_text(message.get("content")) for message in (a, b))
+    """Compare contents: one text part is its string, and an assistant may say nothing in three ways.
+
+    Of a text part nothing counts but its text, and what an assistant thought is no content.
+    """
+    ours, theirs = (lone_text(spoken(message)) for message in (a, b))
     if a["role"] == "assistant" and not ours and not theirs:
         return True
     return same_json(ours, theirs)
 
 
+def spoken(message: dict[str, Any]) -> Any:
+    """Return a content without what was thought, and its texts without other keys."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return content
+    said = [part for part in content if message["role"] != "assistant" or part.get("type") != "thinking"]
+    return [{"type": "text", "text": part["text"]} if part.get("type") == "text" else part for part in said]
+
+
+def thought(message: dict[str, Any]) -> str:
+    """Return what an assistant thought, wherever it stands; lists of texts are one text."""
+    content = message.get("content") if message["role"] == "assistant" else None
+    parts = [part for part in content if part.get("type") == "thinking"] if isinstance(content, list) else []
+    return joined(message.get("reasoning")) or joined(message.get("reasoning_content")) or joined(parts)
+
+
+def joined(reasoning: Any) -> str:
+    """Return reasoning as one text."""
+    if isinstance(reasoning, dict):
+        return joined(reasoning[reasoning["type"]])
+    return "".join(map(joined, reasoning)) if isinstance(reasoning, list) else reasoning or ""
+
+
 def same_reasoning(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Compare what was thought, under either name."""
-    ours, theirs = (message.get("reasoning") or message.get("reasoning_content") or "" for message in (a, b))
-    return bool(ours == theirs)
+    """Compare what was thought, under either name or in the content."""
+    return thought(a) == thought(b)
 
 
 def same_calls(ours: list[Any], theirs: list[Any]) -> bool:

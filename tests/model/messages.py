@@ -43,28 +43,41 @@ def names(members: Iterable[Enum]) -> list[str]:
 
 def text_or_parts(content: Any) -> Any:
     """Return the string that a lone text part is, any other content as it is."""
-    parts = (
-        [{k: v for k, v in part.items() if v is not None} for part in content]
-        if isinstance(content, list)
-        else []
-    )
-    return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else content
+    parts = content if isinstance(content, list) else []
+    return parts[0]["text"] if [part.get("type") for part in parts] == ["text"] else content
 
 
 def said(message: Message) -> Any:
     """Return the content; None where an assistant says nothing, in whatever way."""
-    content = text_or_parts(message.get("content"))
+    content = text_or_parts(without_thinking(message))
     if isinstance(content, list):
-        content = [medium(part) or {k: v for k, v in part.items() if v is not None} for part in content]
+        content = [medium(part) or (part.get("type"), part.get("text")) for part in content]
     return None if message["role"] == "assistant" and content in (None, "", []) else content
 
 
+def thinking(message: Message) -> list[Message]:
+    """Return the parts of an assistant's content that are reasoning."""
+    return [part for part in parts(message) if message["role"] == "assistant" and part["type"] == "thinking"]
+
+
+def without_thinking(message: Message) -> Any:
+    """Return the content without reasoning."""
+    apart = thinking(message)
+    return [part for part in parts(message) if part not in apart] if apart else message.get("content")
+
+
+def one_text(reasoning: Any) -> Any:
+    """Return reasoning as one text: lists of texts, or of parts with texts, are joined."""
+    if isinstance(reasoning, dict):
+        return one_text(reasoning[reasoning["type"]])
+    return "".join(map(one_text, reasoning)) if isinstance(reasoning, list) else reasoning
+
+
 def thought(message: Message) -> Any:
-    """Return the reasoning, under either of its names."""
-    both = [
-        message[name] for name in ("reasoning", "reasoning_content") if message.get(name) not in (None, "")
-    ]
-    return both if len(both) > 1 and both[0] != both[1] else both[0] if both else None
+    """Return the reasoning, under either of its names or in the content."""
+    places = [*map(message.get, ("reasoning", "reasoning_content")), thinking(message)]
+    found = [text for text in map(one_text, places) if text not in (None, "")]
+    return found if len(set(found)) > 1 else found[0] if found else None
 
 
 def calls(message: Message) -> list[Message]:
@@ -74,28 +87,18 @@ def calls(message: Message) -> list[Message]:
 
 
 def arguments(call: Message) -> Any:
-    """Return arguments by value if they are one JSON object, else as they are."""
+    """Return arguments as readers of JSON have them if they are one object, else as they are.
+
+    Numbers with a point or an exponent are doubles, and of equal keys the last one counts.
+    """
     written = call["function"].get("arguments")
     if written in (None, ""):
         return {}
     try:
-        found = json.loads(
-            written,
-            parse_int=Decimal,
-            parse_float=Decimal,
-            parse_constant=int,
-            object_pairs_hook=all_different,
-        )
+        found = json.loads(written, parse_int=Decimal, parse_constant=int)
     except (TypeError, ValueError):
         return written
     return found if isinstance(found, dict) else written
-
-
-def all_different(pairs: list[tuple[str, Any]]) -> Message:
-    """Make an object of pairs. One with the same key twice is no object that everybody reads alike."""
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("duplicate key")
-    return dict(pairs)
 
 
 def medium(part: Message) -> tuple[str, str | None, Any] | None:
@@ -132,6 +135,35 @@ def trimmed(text: Any) -> Any:
     return re.sub(r"^[\s\ufeff]+|[\s\ufeff]+$", "", text) or None if isinstance(text, str) else text
 
 
+def doubles(value: Any) -> Any:
+    """Return arguments with all numbers as JavaScript reads them."""
+    if isinstance(value, dict):
+        return {key: doubles(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(doubles, value))
+    return float(value) if type(value) in (int, float, Decimal) else value
+
+
+def only_adds_nulls(ours: Any, theirs: Any) -> bool:
+    """Return whether the second is the first with more keys that have null."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        added = theirs.keys() - ours.keys()
+        kept = ours.keys() <= theirs.keys() and all(only_adds_nulls(ours[key], theirs[key]) for key in ours)
+        return kept and all(theirs[key] is None for key in added)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(only_adds_nulls, ours, theirs))
+    return equal(ours, theirs)
+
+
+def same_arguments(ours: list[Any], theirs: list[Any], forgive: frozenset[str]) -> set[str] | None:
+    """Compare the arguments of all calls. One forgiveness may explain a difference."""
+    if equal(ours, theirs):
+        return set()
+    if "ROUNDED_INTEGERS" in forgive and equal(doubles(ours), theirs):
+        return {"ROUNDED_INTEGERS"}
+    return {"ADDED_NULLS"} if "ADDED_NULLS" in forgive and only_adds_nulls(ours, theirs) else None
+
+
 def same_text(ours: Any, theirs: Any, dropped: str, forgive: frozenset[str]) -> set[str] | None:
     """Compare what was said or thought. One forgiveness may explain a difference."""
     if equal(ours, theirs):
@@ -154,8 +186,9 @@ def same_id(ours: Any, theirs: Any, pairs: Pairs, forgive: frozenset[str]) -> se
 def same(ours: Message, theirs: Message, forgive: frozenset[str], pairs: Pairs) -> set[str] | None:
     """Return what was forgiven for two messages to be the same, None if they differ."""
     a, b = calls(ours), calls(theirs)
-    fixed = [(m["role"], m.get("name"), [c["function"]["name"] for c in calls(m)]) for m in (ours, theirs)]
-    if not equal(*fixed) or not all(equal(arguments(x), arguments(y)) for x, y in zip(a, b, strict=True)):
+    names = [None if m["role"] == "assistant" else m.get("name") for m in (ours, theirs)]
+    fixed = [(m["role"], [c["function"]["name"] for c in calls(m)]) for m in (ours, theirs)]
+    if not equal(*fixed) or not equal(*names):
         return None
     spoken = forgive if ours["role"] == "assistant" else frozenset[str]()
     kept = a and all(
@@ -164,13 +197,18 @@ def same(ours: Message, theirs: Message, forgive: frozenset[str], pairs: Pairs) 
     found = [
         same_text(said(ours), said(theirs), "DROPPED_CONTENT" if kept else "", spoken),
         same_text(thought(ours), thought(theirs), "DROPPED_REASONING", spoken),
+        same_arguments(list(map(arguments, a)), list(map(arguments, b)), forgive),
     ]
     for x, y in zip(a, b, strict=True):
         known = x.get("id") in [pair[0] for pair in pairs] or y.get("id") in [pair[1] for pair in pairs]
         pairs += [] if known or None in (x.get("id"), y.get("id")) else [(x.get("id"), y.get("id"))]
         found.append(same_id(x.get("id"), y.get("id"), pairs, forgive))
     found.append(same_id(ours.get("tool_call_id"), theirs.get("tool_call_id"), pairs, forgive))
-    return None if None in found else set().union(*[one for one in found if one]) | spelled(ours, theirs)
+    calls_differ = {"ROUNDED_INTEGERS", "ADDED_NULLS", "RENAMED_TOOL_IDS"}
+    forgiven = set[str]().union(*[one or () for one in found])
+    if None in found or len(calls_differ & forgiven) > 1:  # one forgiveness for all calls of a message
+        return None
+    return forgiven | spelled(ours, theirs)
 
 
 # --- how it was written --------------------------------------------------------------------------------
@@ -197,20 +235,44 @@ def parts(message: Message) -> list[Message]:
     return message["content"] if isinstance(message.get("content"), list) else []
 
 
+def beside_text(part: Message) -> str:
+    """Return what a text part has beside its text."""
+    found = {key: value for key, value in part.items() if value is not None}
+    return exact(found, "type", "text") if part["type"] == "text" else "{}"
+
+
+def listed_thoughts(message: Message) -> list[Any]:
+    """Return the reasoning that is no text, and where it stands."""
+    named = [
+        exact(message[name])
+        for name in ("reasoning", "reasoning_content")
+        if isinstance(message.get(name), list)
+    ]
+    return [
+        *named,
+        *((place, exact(part)) for place, part in enumerate(parts(message)) if part in thinking(message)),
+    ]
+
+
 def spelled(ours: Message, theirs: Message) -> set[str]:
     """Return in which ways two messages that say the same are written differently."""
     both = (ours, theirs)
     objects = [(ours, theirs, IDENTITY), *((x, y, (*x, *y)) for x, y in zip(*map(parts, both), strict=False))]
     for x, y in zip(*map(calls, both), strict=True):
         objects += [(x, y, ("id",)), (x["function"], y["function"], ("arguments",))]
-    texts = [text_or_parts(m.get("content")) for m in both]
+    texts = [text_or_parts(without_thinking(m)) for m in both]
     thoughts = [[m.get(name) for name in ("reasoning", "reasoning_content")] for m in both]
     lists = [m.get("tool_calls") for m in both]
     respects: dict[str, Any] = {
         "TEXT_PART": lambda m: isinstance(m.get("content") or None, list),
         "ARGUMENTS": lambda m: exact([c["function"].get("arguments") for c in calls(m)]),
         "CALL_KEYS": beside,
-        "OTHER_KEYS": lambda m: exact(m, *IDENTITY),
+        "REASONING_PARTS": listed_thoughts,
+        "OTHER_KEYS": lambda m: (
+            exact(m, *IDENTITY),
+            [] if m["role"] != "assistant" or m.get("name") is None else [exact(m["name"])],
+            [keys for keys in map(beside_text, parts(m)) if keys != "{}"],
+        ),
         "MEDIA": lambda m: exact([part for part in parts(m) if medium(part)]),
     }
     found = {name for name, respect in respects.items() if respect(ours) != respect(theirs)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -270,6 +271,32 @@ SAME: dict[str, tuple[Any, Any, set[Forgiveness]]] = {
     "empty and no reasoning": (assistant(reasoning=""), assistant(), {F.EMPTY_REASONING}),
     "empty and None reasoning": (assistant(reasoning=""), assistant(reasoning=None), {F.EMPTY_REASONING}),
     "None and absent reasoning": (assistant(reasoning_content=None), assistant(), {F.ABSENT}),
+    "reasoning in a list": (assistant(reasoning="tu"), assistant(reasoning=["t", "u"]), {F.REASONING_PARTS}),
+    "reasoning in text parts": (
+        assistant(reasoning="t"),
+        assistant(reasoning_content=[part("t")]),
+        {F.REASONING_NAME, F.REASONING_PARTS},
+    ),
+    "reasoning in the content": (
+        assistant(reasoning="t"),
+        assistant([{"type": "thinking", "thinking": "t"}, part("a")]),
+        {F.REASONING_PARTS, F.TEXT_PART},
+    ),
+    "reasoning in the content, in parts": (
+        assistant([{"type": "thinking", "thinking": [part("t"), part("u")]}, part("a")]),
+        assistant([part("a"), {"type": "thinking", "thinking": "tu", "signature": "s"}]),
+        {F.REASONING_PARTS},
+    ),
+    "reasoning alone in the content": (
+        assistant("", reasoning="t"),
+        assistant([{"type": "thinking", "thinking": "t"}]),
+        {F.EMPTY_CONTENT, F.REASONING_PARTS, F.TEXT_PART},
+    ),
+    "an empty list of reasoning": (
+        assistant(reasoning=[]),
+        assistant(),
+        {F.EMPTY_REASONING, F.REASONING_PARTS},
+    ),
     "no calls": (assistant(tool_calls=[]), assistant(), {F.EMPTY_CALLS}),
     "no calls and None": (assistant(tool_calls=[]), assistant(tool_calls=None), {F.EMPTY_CALLS}),
     "a call's index": (calling("{}", index=0), calling("{}"), {F.CALL_KEYS}),
@@ -286,11 +313,40 @@ SAME: dict[str, tuple[Any, Any, set[Forgiveness]]] = {
     "1 and 1.0 in a content": (user(1), user(1.0), {F.NUMBERS}),
     "1 and 1.0 as a name": (user("a", name=1), user("a", name=1.0), {F.NUMBERS}),
     "unknown keys": (assistant(refusal="no", x=[1]), assistant(), {F.OTHER_KEYS}),
+    "an assistant's name": (assistant(), assistant(name="model"), {F.OTHER_KEYS}),
+    "an assistant's other name": (assistant(name="a"), assistant(name="b"), {F.OTHER_KEYS}),
+    "an assistant's missing name": (assistant(), assistant(name=None), {F.ABSENT}),
+    "keys of the message in a text part": (
+        assistant("a"),
+        assistant([{**part("a"), "role": "assistant", "tool_calls": []}]),
+        {F.OTHER_KEYS, F.TEXT_PART},
+    ),
+    "keys in one of several text parts": (
+        user([part("a"), part("b")]),
+        user([part("a"), {**part("b"), "id": 1}]),
+        {F.OTHER_KEYS},
+    ),
     "a pydantic object": (Wire(role="user", content="a"), user("a"), {F.OBJECT}),
     "an attrs object": (Own(role="user", content="a"), user("a"), {F.OBJECT}),
     "a mapping that is no dict": (MappingProxyType(user("a")), user("a"), set()),
     "malformed arguments, byte for byte": (calling("{"), calling("{"), set()),
-    "duplicate keys, byte for byte": (calling('{"a":1,"a":2}'), calling('{"a":1,"a":2}'), set()),
+    "duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":2}'), {F.ARGUMENTS}),
+    "duplicate keys, deep": (calling('{"b":[{"a":1,"a":{}}]}'), calling({"b": [{"a": {}}]}), {F.ARGUMENTS}),
+    "spacing in duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":1, "a":2}'), {F.ARGUMENTS}),
+    "a key spelled twice": (calling('{"a":1,"\\u0061":2}'), calling('{"a":2}'), {F.ARGUMENTS}),
+    "more digits than a double has": (
+        calling('{"a": 52.520006599999999999}'),
+        calling('{"a": 52.5200066}'),
+        {F.ARGUMENTS},
+    ),
+    "a double's digits written out": (
+        calling('{"a": 1.2345678901234567e20}'),
+        calling('{"a": 123456789012345670000}'),
+        {F.ARGUMENTS},
+    ),
+    "beyond the largest double": (calling('{"a": 1e400}'), calling('{"a": 1e999}'), {F.ARGUMENTS}),
+    "below the smallest double": (calling('{"a": 1e-400}'), calling('{"a": 0}'), {F.ARGUMENTS}),
+    "zero and its negative": (calling('{"a": -0.0}'), calling('{"a": 0}'), {F.ARGUMENTS}),
     "an array, byte for byte": (calling("[1]"), calling("[1]"), set()),
 }
 
@@ -320,11 +376,15 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "null and absent in arguments": (calling('{"a": null}'), calling("{}")),
     "null and empty text in arguments": (calling('{"a": null}'), calling('{"a": ""}')),
     "large integers by value": (calling('{"a": 9007199254740993}'), calling('{"a": 9007199254740992}')),
+    "a large integer and its double": (
+        calling('{"a": 9007199254740993}'),
+        calling('{"a": 9007199254740993.0}'),
+    ),
+    "other digits of a double": (calling('{"a": 0.1}'), calling('{"a": 0.10000000000000002}')),
+    "the first of two keys": (calling('{"a":1,"a":2}'), calling('{"a":1}')),
+    "an infinity and what overflows": (calling('{"a": Infinity}'), calling('{"a": 1e400}')),
     "order in a list": (calling('{"a": [1, 2]}'), calling('{"a": [2, 1]}')),
     "malformed arguments": (calling("{"), calling("{ ")),
-    "duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":2}')),
-    "duplicate keys, deep": (calling('{"b":{"a":1,"a":2}}'), calling('{"b":{"a":2}}')),
-    "spacing in duplicate keys": (calling('{"a":1,"a":2}'), calling('{"a":1, "a":2}')),
     "NaN": (calling('{"a": NaN}'), calling('{"a":NaN}')),
     "a top-level array": (calling("[1]"), calling("[1 ]")),
     "a top-level text": (calling('"a"'), calling(' "a"')),
@@ -337,6 +397,8 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     ),
     "dropped reasoning": (assistant(reasoning="t"), assistant()),
     "another reasoning": (assistant(reasoning="t"), assistant(reasoning_content="u")),
+    "another reasoning in a list": (assistant(reasoning="t u"), assistant(reasoning=["t", "u"])),
+    "a user's thinking": (user([{"type": "thinking", "thinking": "t"}, part("a")]), user("a", reasoning="t")),
     "a dropped call": (calling("{}"), assistant(None)),
 }
 
@@ -359,6 +421,58 @@ def test_these_are_different(ours: Any, theirs: Any) -> None:
     assert not oracle.same_message(ours, theirs)
 
 
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,24})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+KEYS = st.sampled_from(('"a"', '"b"', '"\\u0061"', '""'))
+SPACES = st.sampled_from(("", "", " ", "\n\t "))
+LEAVES = st.one_of(
+    NUMBERS,
+    st.sampled_from(("0", "-0.0", "1", "1.0", "10e-1", "1e400", "9007199254740993", "true", "false", "null")),
+    st.text(max_size=2).map(json.dumps),
+    st.text(max_size=2).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.sampled_from(('"1"', '"\\ud800"', '"\\/"')),
+)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn, depth: int = 2) -> str:
+    """Draw the text of a JSON object, with equal keys, white space, and numbers that no program writes."""
+    members = []
+    for _ in range(draw(st.integers(0, 3))):
+        value = draw(LEAVES if not depth or draw(st.booleans()) else json_texts(depth - 1))
+        listed = f"[{value},{draw(LEAVES)}]" if draw(st.integers(0, 4)) == 0 else value
+        members.append(f"{draw(SPACES)}{draw(KEYS)}{draw(SPACES)}:{draw(SPACES)}{listed}{draw(SPACES)}")
+    return f"{{{','.join(members)}}}"
+
+
+def as_read(value: Any) -> Any:
+    """Return what a reader has in hand, each value with its kind; a double as JavaScript writes it."""
+    if isinstance(value, dict):
+        return {key: as_read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(as_read, value))
+    if isinstance(value, float) and abs(value) < 1e21 and Decimal(repr(value)) % 1 == 0:
+        value = int(Decimal(repr(value)))
+    return type(value), value
+
+
+@given(json_texts(), json_texts())
+@tries(4)
+def test_arguments_are_the_same_exactly_where_readers_of_json_have_the_same(one: str, other: str) -> None:
+    read = list(map(json.loads, (one, other)))
+    assert (same(calling(one), calling(other)) is not None) == (as_read(read[0]) == as_read(read[1]))
+
+
+@given(json_texts())
+@tries(4)
+def test_arguments_come_back_from_a_reader_of_json_that_writes_them_again(text: str) -> None:
+    read = json.loads(text)
+    assert same(calling(text), calling(read)) is not None
+    written = json.dumps(read)
+    if "Infinity" not in written:  # which is no JSON: a number was too large for a double
+        assert same(calling(text), calling(written)) is not None
+        assert same(calling(text), calling(json.dumps(read, ensure_ascii=False, indent=1))) is not None
+
+
 FORGIVABLE: dict[str, tuple[Any, Any, Forgiveness]] = {
     "a line break at the end": (assistant("a"), assistant("a\n"), F.OUTER_WHITESPACE),
     "spaces at the end": (assistant("a  "), assistant("a"), F.OUTER_WHITESPACE),
@@ -368,6 +482,17 @@ FORGIVABLE: dict[str, tuple[Any, Any, Forgiveness]] = {
     "reasoning trimmed": (assistant(reasoning="\nt\n"), assistant(reasoning="t"), F.OUTER_WHITESPACE),
     "content beside calls not echoed": (calling("{}") | {"content": "a"}, calling("{}"), F.DROPPED_CONTENT),
     "reasoning not echoed": (assistant(reasoning="t"), assistant(), F.DROPPED_REASONING),
+    "an integer that JavaScript read": (
+        calling('{"a": [1234567890123456789]}'),
+        calling('{"a": [1234567890123456800]}'),
+        F.ROUNDED_INTEGERS,
+    ),
+    "a key with null": (calling('{"path": "a"}'), calling('{"path": "a", "line": null}'), F.ADDED_NULLS),
+    "a key with null, deep": (
+        calling('{"a": [{}, null]}'),
+        calling('{"a": [{"b": null}, null]}'),
+        F.ADDED_NULLS,
+    ),
 }
 
 
@@ -401,6 +526,14 @@ UNFORGIVABLE: dict[str, tuple[Any, Any]] = {
     "content beside calls without ids": DIFFERENT["content beside calls without ids"],
     "content beside calls of other ids": DIFFERENT["content beside calls of other ids"],
     "another text": (assistant("a"), assistant("b")),
+    "another large integer": (
+        calling('{"a": 1234567890123456789}'),
+        calling('{"a": 1234567890123456788}'),
+    ),
+    "a dropped null": (calling('{"a": null}'), calling("{}")),
+    "a null in place of another": (calling('{"a": null}'), calling('{"b": null}')),
+    "a null in a list": (calling('{"a": []}'), calling('{"a": [null]}')),
+    "an added zero": (calling("{}"), calling('{"a": 0}')),
 }
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import attrs
@@ -23,7 +23,9 @@ Value: TypeAlias = Any
 REASONING = ("reasoning", "reasoning_content")
 """The two names that servers use for a model's reasoning."""
 IDENTITY = ("role", "content", *REASONING, "tool_calls", "tool_call_id", "name")
-"""The keys that make up a message's identity; other keys are ignored."""
+"""The keys that make up a message's identity; other keys are ignored, and so is an assistant's name."""
+TEXT = ("type", "text")
+"""The keys of a text part."""
 WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 """What client programs trim: white space of Python, of Unicode, and JavaScript's byte order mark."""
 
@@ -50,10 +52,10 @@ class Canonical:
     Attributes:
         role: As it was passed.
         content: A string, a tuple of parts, or None; an assistant's empty content, `[]` too, is None.
-        reasoning: The reasoning under either name; both values if they differ.
+        reasoning: The reasoning under either name, or in the content; all values if they differ.
         tool_calls: One `CanonicalCall` per call, in order.
         tool_call_id: Of a tool message, the call that it answers.
-        name: The author's name, or the tool's.
+        name: The author's name, or the tool's; None of an assistant, whose name clients add.
     """
 
     role: str
@@ -79,14 +81,15 @@ def normalize(message: Message | Canonical) -> Canonical:
 
 def normal_copy(message: Mapping[str, Any]) -> Canonical:
     """Return the canonical form of `message`, which must be a private copy."""
-    assistant = message["role"] == "assistant"
+    assistant, (said, thinking) = message["role"] == "assistant", said_and_thought(message)
     return Canonical(
         role=message["role"],
-        content=_content(message.get("content"), assistant=assistant),
-        reasoning=_reasoning(message),
+        content=_content(said, assistant=assistant),
+        reasoning=_reasoning(message, thinking),
         tool_calls=tuple(map(_call, calls_in(message))),
         tool_call_id=value_of(message.get("tool_call_id")),
-        name=value_of(message.get("name")),
+        # LangChain's agents write theirs, "model" by default, on every turn that they send back.
+        name=None if assistant else value_of(message.get("name")),
     )
 
 
@@ -110,15 +113,36 @@ def _content(content: Any, *, assistant: bool) -> Value:
 
 def sole_text(content: Any) -> Any:
     """Return the string if `content` is a single text part, else `content` as it is."""
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
-        part = {key: value for key, value in content[0].items() if value is not None}
-        if part.keys() == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
-            return part["text"]
-    return content
+    alone = isinstance(content, list) and len(content) == 1 and is_text(content[0])
+    return content[0]["text"] if alone else content
+
+
+def is_text(part: Any) -> bool:
+    """Return whether `part` of a content is a text. OpenAI Agents JS puts all keys of the message in it."""
+    named = isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+    return named and not is_media(part)
+
+
+def other_keys(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `message` has that is no part of its identity; `content` is what text parts have so.
+
+    >>> other_keys({"role": "assistant", "content": "a", "name": "model", "refusal": "no"})
+    {'name': 'model', 'refusal': 'no'}
+    """
+    content = message.get("content")
+    parts = filter(is_text, content) if isinstance(content, list) else ()
+    beside = [
+        {key: one for key, one in part.items() if key not in TEXT and one is not None} for part in parts
+    ]
+    named = message["role"] == "assistant" and message.get("name") is not None
+    found = {key: one for key, one in message.items() if key not in IDENTITY or (named and key == "name")}
+    return {**found, "content": beside} if any(beside) else found
 
 
 def _part(part: Any) -> Value:
-    """Return a content part; a medium of which the identity is known counts by that."""
+    """Return a content part: a text by its text, a medium of which the identity is known by that."""
+    if is_text(part):
+        return value_of({"type": "text", "text": part["text"]})
     medium = medium_of(part) if is_media(part) else None
     if medium is not None and medium.identity is not None:
         details = ((name, value_of(value)) for name, value in medium.details)
@@ -128,12 +152,43 @@ def _part(part: Any) -> Value:
     )
 
 
-def _reasoning(message: Mapping[str, Any]) -> Value:
-    """Return the reasoning under either of its names; both values if they differ."""
-    values = [value_of(message[key]) for key in REASONING if message.get(key) not in (None, "")]
-    if len(values) > 1 and values[0] != values[1]:
-        return ("two", *values)
-    return values[0] if values else None
+def _reasoning(message: Mapping[str, Any], thinking: Mapping[int, Any]) -> Value:
+    """Return the reasoning under either of its names, or in the content; all values if they differ."""
+    places = (*map(message.get, REASONING), [*thinking.values()])
+    values = list(dict.fromkeys(value_of(one) for one in map(as_text, places) if one not in (None, "")))
+    return ("several", *values) if len(values) > 1 else values[0] if values else None
+
+
+def as_text(reasoning: Any) -> Any:
+    """Return `reasoning` that is a list of texts, or of parts with texts, as one text; other as it is.
+
+    >>> as_text(["a", {"type": "thinking", "thinking": [{"type": "text", "text": "b"}]}])
+    'ab'
+    """
+    texts: list[Any] = list(map(_thought, reasoning)) if isinstance(reasoning, list) else [None]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else reasoning
+
+
+def _thought(part: Any) -> Any:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return as_text(part.get(kind)) if kind in ("text", "thinking") else part
+
+
+def said_and_thought(message: Mapping[str, Any]) -> tuple[Any, dict[int, Any]]:
+    """Return the content of `message` without its reasoning, and the parts that are reasoning by places.
+
+    Mistral's API has an assistant's reasoning in `thinking` parts.
+    """
+    content = message.get("content")
+    if message["role"] != "assistant" or not isinstance(content, list):
+        return content, {}
+    parts = dict(enumerate(content))
+    thinking = {place: part for place, part in parts.items() if _is_thinking(part)}
+    return [parts[place] for place in parts if place not in thinking], thinking
+
+
+def _is_thinking(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "thinking" and isinstance(_thought(part), str)
 
 
 def calls_in(message: Mapping[str, Any]) -> list[Any]:
@@ -167,31 +222,24 @@ def _call(call: Any) -> CanonicalCall:
 def _arguments(arguments: Any) -> Value:
     """Return arguments by value if they are one JSON object, else as they are.
 
-    Text is no such object where a key stands twice, with NaN or an infinity, or nested deeper than a message.
+    They are what readers of JSON have in hand: numbers with a point or an exponent are doubles, and of equal
+    keys the last one counts. Text is no such object with NaN or an infinity, or nested deeper than a message.
     """
     if arguments in (None, ""):
         return value_of({})
     try:
         parsed = _parsed(arguments) if isinstance(arguments, str) else arguments
         return value_of(parsed if isinstance(parsed, dict) else arguments)
-    except (ValueError, InvalidOperation, RecursionError):
+    except (ValueError, RecursionError):
         return arguments
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    parsed = dict(pairs)
-    if len(parsed) < len(pairs):
-        raise ValueError("duplicate key")
-    return parsed
 
 
 def _reject(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-_parsed = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_reject, parse_int=Decimal, parse_float=Decimal
-).decode
+# JavaScript rounds integers, too; Python does not, and reads no more than 4,300 digits as one.
+_parsed = json.JSONDecoder(parse_constant=_reject, parse_int=Decimal).decode
 
 
 def value_of(value: Any, depth: int = 0) -> Value:
@@ -212,3 +260,40 @@ def value_of(value: Any, depth: int = 0) -> Value:
     if isinstance(value, dict):
         return ("object", *((key, value_of(value[key], depth + 1)) for key in sorted(value)))
     return ("array", *(value_of(item, depth + 1) for item in value))
+
+
+def rounded(value: Value) -> Value:
+    """Return the form `value` with all numbers as doubles, as JavaScript reads them.
+
+    >>> rounded(value_of([1234567890123456789, True]))
+    ('array', Decimal('1.2345678901234568E+18'), ('truth', True))
+    """
+    if isinstance(value, tuple):
+        return tuple(map(rounded, value))
+    return value_of(float(value)) if isinstance(value, Decimal) else value
+
+
+def without_nulls(value: Value) -> Value:
+    """Return the form `value` without the keys of objects that have null.
+
+    >>> without_nulls(value_of({"a": None, "b": [None, {"c": None}]}))
+    ('object', ('b', ('array', None, ('object',))))
+    """
+    if not isinstance(value, tuple):
+        return value
+    if value[:1] != ("object",):
+        return tuple(map(without_nulls, value))
+    return ("object", *((key, without_nulls(item)) for key, item in value[1:] if item is not None))
+
+
+def nulls(value: Value, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where the form `value`, at `path`, has null, as the keys and positions that lead there.
+
+    >>> list(nulls(value_of({"a": None, "b": {"c": None}})))
+    [('a',), ('b', 'c')]
+    """
+    if value is None:
+        yield path
+    elif isinstance(value, tuple):
+        for key, item in value[1:] if value[:1] == ("object",) else enumerate(value):
+            yield from nulls(item, (*path, key))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 import attrs
 
-from .canonical import Canonical, Value, trimmed
+from .canonical import Canonical, Value, nulls, rounded, trimmed, without_nulls
 
 Fields: TypeAlias = dict[str, Value]
 
@@ -52,6 +53,11 @@ def _without_reasoning(form: Canonical) -> Fields:
     return {"reasoning": None} if form.role == "assistant" else {}
 
 
+def _with_arguments(change: Callable[[Value], Value], form: Canonical) -> Fields:
+    calls = (attrs.evolve(call, arguments=change(call.arguments)) for call in form.tool_calls)
+    return {"tool_calls": tuple(calls)}
+
+
 def _without_ids(form: Canonical) -> Fields:
     calls = tuple((call.name, call.arguments) for call in form.tool_calls)
     return {"tool_calls": calls, "tool_call_id": None}
@@ -61,6 +67,15 @@ def _calls_alone(ours: Canonical, theirs: Canonical) -> bool:
     """Return whether the calls came back under their ids, and no content beside them."""
     ids, others = ([call.id for call in form.tool_calls] for form in (ours, theirs))
     return theirs.content is None and ids == others and None not in ids
+
+
+def _all_doubles(_: Canonical, theirs: Canonical) -> bool:
+    return _with_arguments(rounded, theirs) == {"tool_calls": theirs.tool_calls}
+
+
+def _nulls_added(ours: Canonical, theirs: Canonical) -> bool:
+    pairs = zip(ours.tool_calls, theirs.tool_calls, strict=True)
+    return all(set(nulls(a.arguments)) <= set(nulls(b.arguments)) for a, b in pairs)
 
 
 def _no_reasoning(_: Canonical, theirs: Canonical) -> bool:
@@ -92,6 +107,7 @@ class Forgiveness(Enum):
     ARGUMENTS = "arguments spelled differently: text or object, order of keys, spacing, format of numbers"
     REASONING_NAME = "reasoning was named reasoning on one side and reasoning_content on the other"
     EMPTY_REASONING = "reasoning was None, empty or absent"
+    REASONING_PARTS = "reasoning was a text on one side and a list of texts or `thinking` parts on the other"
     EMPTY_CALLS = "tool_calls was None, empty or absent"
     CALL_KEYS = "keys of a call besides its id, name and arguments, or a single call that was not in a list"
     OTHER_KEYS = "keys that are no part of a message's identity"
@@ -109,6 +125,15 @@ class Forgiveness(Enum):
     DROPPED_REASONING = (
         "an assistant's reasoning was not echoed",
         Choice(_without_reasoning, only=_no_reasoning, gateway=True),
+    )
+    # Before the ids: what is left without those has no calls.
+    ROUNDED_INTEGERS = (
+        "an integer of a call's arguments came back as a double, which is rounded beyond 2**53",
+        Choice(partial(_with_arguments, rounded), only=_all_doubles),
+    )
+    ADDED_NULLS = (
+        "keys with null were added to the arguments of a call",
+        Choice(partial(_with_arguments, without_nulls), only=_nulls_added),
     )
     RENAMED_TOOL_IDS = "tool call ids renamed consistently", Choice(_without_ids, gateway=True)
 

@@ -7,7 +7,17 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ..message import media_in
-from .canonical import IDENTITY, REASONING, Canonical, call_objects, function_of, sole_text, value_of
+from .canonical import (
+    IDENTITY,
+    REASONING,
+    Canonical,
+    call_objects,
+    function_of,
+    other_keys,
+    said_and_thought,
+    sole_text,
+    value_of,
+)
 from .receipts import Forgiveness, exactly
 
 Plain: TypeAlias = dict[str, Any]
@@ -31,7 +41,8 @@ def _differ(left: Any, right: Any) -> bool:
 def _written(message: Plain, form: Canonical) -> list[tuple[Forgiveness, list[Any]]]:
     """Return how a message is written, in each respect that the canonical form ignores."""
     content, called, calls = message.get("content"), message.get("tool_calls"), call_objects(message)
-    text, thoughts = sole_text(content), [message.get(key) for key in REASONING]
+    said, thinking = said_and_thought(message)
+    text, thoughts = sole_text(said), [message.get(key) for key in REASONING]
     identity = form.content, form.name, form.tool_call_id, *((call.id, call.name) for call in form.tool_calls)
     listed = isinstance(called, list) if called else None
     return [
@@ -42,7 +53,8 @@ def _written(message: Plain, form: Canonical) -> list[tuple[Forgiveness, list[An
         (Forgiveness.EMPTY_REASONING, [None if thought else (thought,) for thought in thoughts]),
         (Forgiveness.EMPTY_CALLS, [None if called else exactly(called)]),
         (Forgiveness.CALL_KEYS, [listed, *map(_keys_beside, calls)]),
-        (Forgiveness.OTHER_KEYS, [_without(message, *IDENTITY)]),
+        (Forgiveness.REASONING_PARTS, [exactly([thinking, *(one for one in thoughts if type(one) is list)])]),
+        (Forgiveness.OTHER_KEYS, [exactly(other_keys(message))]),
         (Forgiveness.NUMBERS, [_numbers(identity), set(_numbers(tuple(map(value_of, thoughts))))]),
         (Forgiveness.MEDIA, [exactly(media_in(message))]),
     ]

@@ -8,79 +8,113 @@ from typing import Any
 
 import attrs
 
-from ..message import call_ids
-from ..normalization.canonical import IDENTITY
+from ..message import Message, call_ids
+from ..normalization.canonical import other_keys
+from ..normalization.clean import flattened
 from ..normalization.receipts import exactly
 from ..questions import Questions, ask, bounded, if_taken
 from .history import ANSWER, CALL_ID, USER, Context, lookups
 from .seam import SHORT
-from .turn_form import calls_of, forms
+from .turn_form import calls_of, forms, naming
 
 Plain = dict[str, Any]
 OPENING: tuple[Context, ...] = ((),)
 BEFORE = {"assistant": ((USER,),), **dict.fromkeys(("user", "system", "developer"), OPENING)}
 """What stands before a message of a role; any other role answers a tool call."""
-FRAMES: tuple[tuple[Callable[[Context, Plain], Context], ...], ...] = (
-    # Qwen3 looks for the last user's message: what stands before it is written otherwise.
-    (lambda before, message: (*before, message, *(before or (ANSWER,)), message),),
-    (lambda before, message: (*before, message), lambda before, message: (*before, message, USER)),
-)
-"""Where a message stands: before a question and as the last one, at once; else in two conversations."""
-MOST = 16
-"""How many questions are asked: two for a kind of messages that the template takes.
+MOST = 24
+"""How many questions are asked: two for a kind of messages that the template takes, four for a kind of turns.
 
 A client that changes more kinds is not believed.
 """
 
 
-def read_key_questions(pairs: Iterable[tuple[Plain, Plain]]) -> Questions[str | None]:
+def changed_kinds(pairs: Iterable[tuple[Message, Message]]) -> dict[str, tuple[Plain, Plain]]:
+    """Return a stored message and it with other keys, for each kind that came back so, by the kind's name.
+
+    One pair stands for all with the same role, keys and form, and with the same names of an assistant.
+    """
+    kinds: dict[str, tuple[Plain, Plain]] = {}
+    for pair in pairs:
+        ours, theirs = flattened(map(dict, pair))
+        keys = differing_keys(ours, theirs)
+        names = [one.get("name") for one in (ours, theirs) if "name" in keys]
+        kind = ours["role"], sorted(keys), names, bool(call_ids(ours)), bool(ours.get("content"))
+        if keys:
+            kinds.setdefault(repr(kind), (ours, with_keys(ours, theirs, keys)))
+    return kinds
+
+
+def read_key_questions(pairs: Iterable[tuple[Message, Message]]) -> Questions[str | None]:
     """Ask for a key that the template reads and in which the two messages of a pair differ, None without one.
 
-    A key that the template ignores may differ. One pair stands for all with the same role, keys and form.
+    A key that the template ignores may differ.
     """
-    changed: dict[object, tuple[Plain, Plain, frozenset[str]]] = {}
-    for ours, theirs in pairs:
-        keys = differing_keys(ours, theirs)
-        form = (ours["role"], keys, bool(call_ids(ours)), bool(ours.get("content")))
-        if keys:
-            changed.setdefault(form, (ours, theirs, keys))
-    kinds = list(changed.values())
-    return (yield from bounded(_read_key(kinds), MOST, min(kinds[-1][2]))) if kinds else None
+    kinds = list(changed_kinds(pairs).values())
+    return (yield from bounded(_read_key(kinds), MOST, min(differing_keys(*kinds[-1])))) if kinds else None
 
 
-def _read_key(kinds: Sequence[tuple[Plain, Plain, frozenset[str]]]) -> Questions[str | None]:
-    for ours, theirs, keys in kinds:
-        if (yield from _reads(ours, theirs, keys)):
-            return min(keys)
+def _read_key(kinds: Iterable[tuple[Plain, Plain]]) -> Questions[str | None]:
+    for ours, changed in kinds:
+        if (yield from _reads(ours, changed)):
+            return min(differing_keys(ours, changed))
     return None
 
 
-def differing_keys(ours: Plain, theirs: Plain) -> frozenset[str]:
-    """Return the keys beside those of the identity in which two messages differ.
+def differing_keys(ours: Message, theirs: Message) -> frozenset[str]:
+    """Return the keys in which two messages differ beside their identity; see `other_keys`.
 
     >>> sorted(differing_keys({"role": "user", "id": 1}, {"role": "user", "id": True, "name": "a"}))
     ['id']
     """
-    others = (ours.keys() | theirs.keys()) - set(IDENTITY)
-    return frozenset(key for key in others if exactly(ours.get(key)) != exactly(theirs.get(key)))
+    left, right = other_keys(ours), other_keys(theirs)
+    return frozenset(key for key in left | right if exactly(left.get(key)) != exactly(right.get(key)))
 
 
-def _reads(ours: Plain, theirs: Plain, keys: frozenset[str]) -> Questions[bool]:
-    """Return whether a render changes with these keys, or none can be had."""
-    changed = {key: value for key, value in ours.items() if key not in keys}
-    changed |= {key: theirs[key] for key in keys if key in theirs}
-    ways = product(FRAMES, _befores(ours), _writers(ours))
-    for frames, before, write in ways:
+def with_keys(message: Message, other: Message, keys: frozenset[str]) -> Plain:
+    """Return `message` with what `other` has under `keys`.
+
+    >>> with_keys({"role": "user", "id": 1, "at": 2}, {"id": 3}, frozenset(("id", "at")))
+    {'role': 'user', 'id': 3}
+    """
+    kept = {key: value for key, value in message.items() if key not in keys}
+    return kept | {key: other[key] for key in sorted(keys) if key in other}
+
+
+def _reads(ours: Plain, changed: Plain) -> Questions[bool]:
+    """Return whether two messages are written differently, or none can be had."""
+    for alone, before, write in product((False, True), _befores(ours), _writers(ours)):
+        ways = (_conversations(before, write(one), alone=alone) for one in (ours, changed))
         taken = False
-        for frame in frames:
-            one = yield from _rendered(frame(before, write(ours)))
-            two = yield from _rendered(frame(before, write(changed)))
-            if one != two:
+        for place, (one, other) in enumerate(zip(*ways, strict=True)):
+            first = yield from _rendered(one)
+            if first != (yield from _rendered(other)):
                 return True
-            taken |= one is not None
+            taken |= first is not None and (alone or not place)
+            if not (taken or alone):
+                break
         if taken:
             return False
     return True
+
+
+def _conversations(before: Context, message: Plain, *, alone: bool) -> tuple[Context, ...]:
+    """Return where a message is shown: before what follows it and as the last one, at once.
+
+    If `alone`, it is shown so in two conversations: not every template takes it twice.
+    """
+    results = tuple(map(_result, calls_of(message)))
+    answered = (*before, message, *(results or (USER,)))
+    if alone:
+        return (*before, message), answered
+    # Qwen3 looks for the last user's message: what stands before it is written otherwise.
+    twice = (*before, message, *(results or before or (ANSWER,)), message)
+    # The generation prompt may depend on the turn before it.
+    return (twice, answered) if message["role"] == "assistant" else (twice,)
+
+
+def _result(call: Plain) -> Plain:
+    name, call_id = naming(call)
+    return {"role": "tool", "tool_call_id": call_id, "name": name, "content": "29"}
 
 
 def _befores(message: Plain) -> tuple[Context, ...]:
@@ -100,4 +134,5 @@ def _writers(message: Plain) -> Sequence[Callable[[Plain], Plain]]:
 
 
 def _rendered(messages: Context) -> Questions[tuple[int, ...] | None]:
-    return (yield from if_taken(ask(messages, add_generation_prompt=False), None))
+    speaks = messages[-1]["role"] != "assistant"
+    return (yield from if_taken(ask(messages, add_generation_prompt=speaks), None))

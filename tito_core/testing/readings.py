@@ -36,14 +36,7 @@ def lone_text(content: Any) -> Any:
 
 
 class NotAnObject(Exception):  # noqa: N818  # no error: the text is compared as it stands
-    """Argument text that is not one unambiguous JSON object."""
-
-
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of pairs whose keys are all different."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise NotAnObject
-    return dict(pairs)
+    """Argument text that is not one JSON object."""
 
 
 def no_constant(name: str) -> Any:
@@ -52,19 +45,13 @@ def no_constant(name: str) -> Any:
 
 
 def object_in(arguments: Any) -> dict[str, Any]:
-    """Return the object that arguments are or spell, with decimals for numbers."""
+    """Return the object that arguments are or spell, as readers of JSON have it, with decimals."""
     if isinstance(arguments, dict):
         return arguments
     if arguments == "":
         return {}
     try:
-        found = json.loads(
-            arguments,
-            object_pairs_hook=without_twins,
-            parse_constant=no_constant,
-            parse_float=Decimal,
-            parse_int=Decimal,
-        )
+        found = json.loads(arguments, parse_constant=no_constant, parse_int=Decimal)
     except (ValueError, RecursionError) as error:
         raise NotAnObject from error
     if not isinstance(found, dict):

@@ -19,7 +19,7 @@ F = Forgiveness
 
 DIFFERENT = {
     "parts that are strings": (assistant(["a", "b"]), assistant(["a", "c"])),
-    "a part that says more": (assistant([part("a", cache=1)]), assistant("a")),
+    "a part that shows more": (assistant([part("a", image="b")]), assistant("a")),
     "a part of another type": (assistant([{"type": "refusal", "text": "a"}]), assistant("a")),
     "a part whose text is none": (assistant([part(1)]), assistant("1")),
     "two parts and their list": (assistant([part("a"), part("b")]), assistant(["a", "b"])),

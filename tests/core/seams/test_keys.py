@@ -9,8 +9,9 @@ import pytest
 
 from tests.core import example
 from tests.core.example import Recorder, each, refusing, takes_arguments
-from tito_core import Policy, Reason, Refusal, Step, Stitched, answer, try_stitch
+from tito_core import Forgiveness, Policy, Reason, Refusal, Step, Stitched, answer, try_stitch
 from tito_core.seams.keys import MOST, differing_keys, read_key_questions
+from tito_core.seams.probe import probe
 
 SUFFIX = (example.CLOSE,)
 TOOLS = {"role": "system", "content": "Be brief.", "tools": [{"name": "f"}]}
@@ -135,3 +136,93 @@ def test_a_client_that_adds_a_key_to_every_message_is_believed_where_calls_are_t
 def test_keys_of_the_identity_are_left_to_the_comparison() -> None:
     assert differing_keys({"role": "user", "content": "a"}, {"role": "user", "content": "b"}) == frozenset()
     assert differing_keys({"role": "user", "x": 1, "y": 2}, {"role": "user", "x": 1.0, "y": 2}) == {"x"}
+
+
+def continued(tokenize: Any, turn: dict[str, Any], *new: dict[str, Any], **more: Any) -> Stitched | Refusal:
+    """Continue a turn that comes back with more keys than it was sampled with."""
+    step = Step(
+        prompt=[example.user()], completion=[turn], prompt_ids=[5, 6], completion_ids=[900, example.CLOSE]
+    )
+    return try_stitch([step], [example.user(), {**turn, **more}, *new], SUFFIX, tokenize)
+
+
+named_header = each(lambda m, ids, _: [*ids[:2], *example.text(str(m.get("name"))), *ids[2:]])
+named_result = each(
+    lambda m, ids, before: ids + (example.text(str(before[-1].get("name"))) if m["role"] == "tool" else [])
+)
+named_prompt = example.speaking(
+    lambda messages: example.text(str([m.get("name") for m in messages if m["role"] == "assistant"][-1:]))
+)
+one_name = each(lambda m, ids, _: [*ids, *([77] if m.get("name") == "example" else [])])
+
+
+@pytest.mark.parametrize("tokenize", [named_header, named_prompt])
+def test_a_name_that_the_template_writes_is_never_ignored(tokenize: Any) -> None:
+    """In the turn's header, and in the prompt for the next turn."""
+    for turn, new in ((example.assistant(), example.user("more")), (example.calling(), example.RESULT)):
+        refusal = continued(tokenize, turn, new, name="model")
+        assert refusal == Refusal(
+            Reason.KEY_DIFFERS, "the template may read 'name', in which a message differs"
+        )
+        assert isinstance(continued(tokenize, {**turn, "name": "model"}, new), Stitched)
+
+
+def test_a_name_that_is_written_with_the_result_of_a_call_is_never_ignored() -> None:
+    refusal = continued(named_result, example.calling(), example.RESULT, name="model")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.KEY_DIFFERS
+
+
+def test_each_name_is_asked_about() -> None:
+    """A template may know some of them."""
+    turns = [example.assistant(), {**example.assistant(), "name": "model"}]
+    pairs = [(turn, {**turn, "name": name}) for turn in turns for name in ("agent", "example")]
+    assert answer(read_key_questions(pairs), one_name) == "name"
+    assert answer(read_key_questions(pairs[::2]), one_name) is None
+
+
+def test_a_name_that_the_template_ignores_is_on_the_receipt() -> None:
+    for turn, new in ((example.assistant(), example.user("more")), (example.calling(), example.RESULT)):
+        plain = continued(example.tokenize, turn, new)
+        named = continued(example.tokenize, turn, new, name="model")
+        assert isinstance(plain, Stitched)
+        assert isinstance(named, Stitched)
+        assert list(named.ids) == list(plain.ids)
+        assert named.forgiven == {Forgiveness.OTHER_KEYS}
+
+
+def test_a_profile_knows_a_turn_whose_name_the_template_ignores() -> None:
+    """What is asked beside the turn's own questions is whether the name is read."""
+    recorder = Recorder()
+    profile = probe(recorder)
+    counts = []
+    for more in ({}, {"name": "model"}):
+        recorder.asked.clear()
+        step = example.step()
+        prompt = [*step.prompt, {**step.completion[0], **more}, example.user("more")]
+        assert isinstance(try_stitch([step], prompt, profile.suffix, recorder, profile=profile), Stitched)
+        counts.append(len(recorder.asked))
+    assert counts[1] == counts[0] + 4
+
+
+def test_keys_of_text_parts_are_ignored_where_the_template_ignores_them() -> None:
+    parts = [example.part("a"), {**example.part("b"), "note": "n"}]
+    pair = (
+        {"role": "user", "content": [example.part("a"), example.part("b")]},
+        {"role": "user", "content": parts},
+    )
+    assert answer(read_key_questions([pair]), example.by_parts) is None
+    assert answer(read_key_questions([pair]), example.tokenize) == "content"  # it writes the whole list
+
+
+def test_keys_of_a_lone_text_part_never_reach_the_template() -> None:
+    recorder = Recorder()
+    part = {**example.part("x"), "role": "assistant", "tool_calls": []}
+    assert (
+        answer(
+            read_key_questions([({"role": "user", "content": "x"}, {"role": "user", "content": [part]})]),
+            recorder,
+        )
+        is None
+    )
+    assert recorder.asked == []

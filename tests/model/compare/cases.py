@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.model.compare.picks import Picks
 from tests.model.compare.quirks import PAD, Family, FromToy, quirky
-from tests.model.messages import Message, media, plain
+from tests.model.messages import Message, arguments, doubles, media, plain
 from tests.model.templates import Range, readings, tails
 from tests.model.tokenizers import Tokenizer
 from tito_core import Forgiveness, Ledger, OddStop, Policy, Step, TemplateRefused, Truncated
@@ -240,12 +242,37 @@ def renamed(picks: Picks, chat: Sequence[Message]) -> list[Message]:
     return changed
 
 
+def read_by_javascript(picks: Picks, message: Message) -> Message:
+    """Return a message whose calls' arguments a client read and wrote again: rounded, or with a null more."""
+    kept = copy.deepcopy(message)
+    for call in kept.get("tool_calls") or ():
+        found = arguments(call)
+        if isinstance(found, dict):
+            more = picks.pick(({}, {}, {"line": None}))
+            call["function"]["arguments"] = json.dumps({**as_plain(doubles(found)), **more})
+    return kept
+
+
+def as_plain(value: Any) -> Any:
+    """Return JSON data with doubles as JavaScript writes them."""
+    if isinstance(value, dict):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(as_plain, value))
+    return int(Decimal(repr(value))) if isinstance(value, float) and value.is_integer() else value
+
+
 def returned(picks: Picks, sent: Sequence[Message]) -> list[Any]:
     """Return the conversation as the client sends it back."""
     chat = copy.deepcopy(list(sent))
     way = picks.pick(
-        ("as it is", "respelled", "trimmed", "renamed", "edited", "reordered", "shorter", "respelled")
+        (
+            *("as it is", "respelled", "trimmed", "renamed", "edited", "reordered", "shorter", "respelled"),
+            "read by JavaScript",
+        )
     )
+    if way == "read by JavaScript":
+        return [read_by_javascript(picks, m) for m in chat]
     if way == "respelled":
         return [respelled(picks, m) for m in chat]
     if way == "trimmed":

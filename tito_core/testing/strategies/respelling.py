@@ -87,6 +87,11 @@ def respelled(choices: Choices, message: Mapping[str, Any]) -> Any:
         rewritten["content"] = [{"type": "text", "text": content}]
     if isinstance(content, list) and len(content) == 1 and choices.pick((False, True)):
         rewritten["content"] = content[0]["text"]
+    if isinstance(rewritten.get("content"), list) and choices.once_in(4):  # as OpenAI Agents JS does
+        rewritten["content"] = [
+            {**part, "role": message["role"]} if part.get("type") == "text" else part
+            for part in rewritten["content"]
+        ]
     if message["role"] == "assistant":
         _respell_assistant(choices, rewritten, empty=not content)
     rewritten |= {
@@ -109,9 +114,12 @@ def _respell_assistant(choices: Choices, rewritten: dict[str, Any], *, empty: bo
     thoughts = [rewritten.pop(name, None) for name in ("reasoning", "reasoning_content")]
     name = choices.pick(("reasoning_content", "reasoning"))
     if any(thoughts):
-        rewritten[name] = thoughts[0] or thoughts[1]
+        thought = thoughts[0] or thoughts[1]
+        rewritten[name] = choices.pick((thought, thought, [thought], [{"type": "text", "text": thought}]))
     elif choices.pick((False, True)):
         rewritten[name] = choices.pick((None, ""))
+    if choices.once_in(4):  # as LangChain's agents do
+        rewritten["name"] = "model"
     if rewritten.get("tool_calls"):
         rewritten["tool_calls"] = [
             respelled_call(choices, call, i) for i, call in enumerate(rewritten["tool_calls"])
