@@ -7,8 +7,9 @@ each. What a certificate predicts is compared with the whole rendering at every 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 from typing import Any, TypeVar
@@ -18,11 +19,13 @@ import attrs
 from tito_core import Located, Message, Rendered, TemplateRefused
 from tito_core.questions import words_of
 from tito_core.seams.case import TurnKind, case_of
+from tito_core.seams.growing import for_certificate
+from tito_core.seams.keys import changed_kinds, read_key_questions
 from tito_core.seams.profile import Profile
 from tito_io.engines.one_asks import one_asks
 from tito_io.engines.protocol import Rendering
 
-from .driver import AsyncTokenizeFn
+from .driver import AsyncTokenizeFn, answer
 
 LONG = 8_192
 """From how many characters of tools on their names alone are asked with: shorter ones cost little."""
@@ -33,6 +36,10 @@ WORDS = 40
 SYSTEM: Message = {"role": "system", "content": "Answer in one line."}
 ASKED: Message = {"role": "user", "content": "How many?"}
 ANSWERED: Message = {"role": "assistant", "content": "Seven."}
+
+
+MOST_UNREAD = 1_024
+"""How many kinds of messages are remembered; clients name their keys."""
 
 
 T = TypeVar("T")
@@ -47,12 +54,15 @@ class KnownRendering:
         profile: The template's profile; None until something was asked.
         apart: Whether the tools' texts change nothing but a part of the opening; None until it was asked.
         brief: The rendering with few words of its tools (see `brief_rendering`).
+        unread: Digests of the kinds of messages that came back with other keys, none of which the template
+            reads (see `changed_kinds`).
         store: Called with the profile when it has grown.
     """
 
     profile: Profile | None = None
     apart: bool | None = None
     brief: Rendering | None = None
+    unread: set[bytes] = attrs.field(factory=set, repr=False)
     store: Callable[[Profile], None] | None = attrs.field(default=None, repr=False)
 
     def learn(self, profile: Profile) -> None:
@@ -71,6 +81,20 @@ class KnownRendering:
         """Return whether a case was certified or refused before."""
         return self.profile is not None and self.profile.case(*case) is not None
 
+    async def reads_key(self, changed: Iterable[tuple[Message, Message]], render: AsyncTokenizeFn) -> bool:
+        """Return whether the template reads a key in which the two messages of a pair differ.
+
+        Args:
+            changed: Stored messages, each with the one that came back.
+            render: Renders messages.
+        """
+        kinds = {_digest(name): pair for name, pair in changed_kinds(changed).items()}
+        asked = [pair for name, pair in kinds.items() if name not in self.unread]
+        if asked and await answer(for_certificate(read_key_questions(asked)), render) is not None:
+            return True
+        self.unread = self.unread.union(kinds) if len(self.unread) < MOST_UNREAD else set(kinds)
+        return False
+
     async def continued(self, located: Located, ask: Callable[[], Awaitable[T]]) -> T:
         """Return what `ask` returns; it certifies the case of a turn that is not known.
 
@@ -82,6 +106,10 @@ class KnownRendering:
     @one_asks
     async def _certified(self, _: CaseName, ask: Callable[[], Awaitable[T]]) -> T:
         return await ask()
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 @attrs.define

@@ -24,6 +24,7 @@ from .commit import Commit
 from .text_echo import undone
 
 TEXT_ECHO = NoiseRule.TEXT_ECHO.name
+OTHER_KEYS = Forgiveness.OTHER_KEYS.name
 
 
 @attrs.frozen(kw_only=True)
@@ -77,10 +78,13 @@ class MatchedPrompt:
     Attributes:
         messages: What the kernel is given.
         forgiven: Differences that were ignored to recognize the history.
+        changed: The messages of the session, each with the one that came back, where keys beside a message's
+            identity may differ: the prompt has another history if the template reads one of them.
     """
 
     messages: Sequence[Message]
     forgiven: tuple[str, ...] = ()
+    changed: tuple[tuple[Message, Message], ...] = ()
 
 
 def read_prompt(
@@ -143,7 +147,7 @@ class PromptMatcher:
         if matched is not None:
             return matched
         turns = [place for place, message in enumerate(prompt.messages) if _is_assistant(message)]
-        known, forgiven = Messages.of(()), tuple[str, ...]()
+        known, forgiven, read = Messages.of(()), tuple[str, ...](), prompt.messages
 
         def found() -> int:
             return known.length
@@ -151,7 +155,7 @@ class PromptMatcher:
         for messages, names, optional in self._readings(prompt.messages, found):
             located = find(self.steps, messages, optional, self.key)
             if not isinstance(located, Refusal) and located.step.messages.length > known.length:
-                known = located.step.messages
+                known, read = located.step.messages, list(messages)
                 forgiven = tuple(sorted({*names, *_names(located.forgiven)}))
             if not turns or known.length > turns[-1]:
                 break
@@ -160,7 +164,8 @@ class PromptMatcher:
         new = prompt.messages
         if Forgiveness.RENAMED_TOOL_IDS.name in forgiven:
             new = list(restore_tool_ids(known, new))  # new results must name the calls as the session does
-        return MatchedPrompt(known.then(new[known.length :]), forgiven)
+        changed = tuple(zip(known, read, strict=False)) if OTHER_KEYS in forgiven else ()
+        return MatchedPrompt(known.then(new[known.length :]), forgiven, changed)
 
     def _readings(
         self, messages: Sequence[Message], found: Callable[[], int]
@@ -195,10 +200,14 @@ class PromptMatcher:
             return None
         if Forgiveness.RENAMED_TOOL_IDS.name in previous.forgiven:
             return None
-        names = self._same_turn(commit.step.completion[0], new[0])
+        turn = commit.step.completion[0]
+        names = self._same_turn(turn, new[0])
         if names is None or (names and not self._alone(commit)):
             return None
-        return MatchedPrompt(commit.step.messages.then(new[1:]), tuple(sorted({*previous.forgiven, *names})))
+        # Of older messages it was asked when they came back for the first time.
+        changed = ((turn, new[0]),) if OTHER_KEYS in names else ()
+        forgiven = tuple(sorted({*previous.forgiven, *names}))
+        return MatchedPrompt(commit.step.messages.then(new[1:]), forgiven, changed)
 
     def _alone(self, commit: Commit) -> bool:
         """Return whether no other turn is as long: a client might repeat that one, with fewer differences."""

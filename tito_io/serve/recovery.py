@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import attrs
 from starlette.datastructures import Headers
@@ -25,7 +24,7 @@ from tito_core.match import PromptMatcher
 from tito_io.engines.protocol import Reply
 
 from .commit import Commit
-from .prompt import AnsweredPrompt
+from .prompt import AnsweredPrompt, MatchedPrompt
 from .records import stored_reply
 from .resume import new_part
 from .session import Session
@@ -61,16 +60,18 @@ async def recover(turns: TurnTaker, session: Session, asked: AskedTurn) -> Unrec
         raise StoreError(
             "a write to this session failed, so that its turns are unknown: send the request again"
         )
-    matched = turns.matched(session, asked)
-    repeated = partial(_is_answer, asked, matched.messages, turns.sampler.policy.forgive)
-    found = next(filter(repeated, candidates), None)
-    if found is None:
-        return None
-    # Of a continued message, the next prompt is read from its beginning: it lacks the answer.
-    answered = AnsweredPrompt(asked.prompt, found.response, matched.forgiven)
-    return await _handed_out(
-        session, found, asked.args.sampling.n, answered if asked.continued is None else None
-    )
+    matched, forgive = turns.matched(session, asked), turns.sampler.policy.forgive
+    # The turn may have been asked for with the prompt as it came, where the template reads a key.
+    readings = [matched, *([MatchedPrompt(asked.prompt.messages)] if matched.changed else [])]
+    for commit in candidates:
+        read = next((one for one in readings if _is_answer(asked, one.messages, forgive, commit)), None)
+        if read is not None:
+            # Of a continued message, the next prompt is read from its beginning: it lacks the answer.
+            answered = AnsweredPrompt(asked.prompt, commit.response, read.forgiven)
+            return await _handed_out(
+                session, commit, asked.args.sampling.n, answered if asked.continued is None else None
+            )
+    return None
 
 
 def _is_answer(

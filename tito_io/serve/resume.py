@@ -7,7 +7,7 @@ a turn of its own, whose message is the earlier text and the new text together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -25,6 +25,7 @@ from tito_io.engines.protocol import SampleRequest
 from .refusals import RequestRefused
 from .session import Session
 
+ReadsKey = Callable[[Iterable[tuple[Message, Message]]], Awaitable[bool]]
 REASONING = ("reasoning", "reasoning_content")
 """The names that engines have for reasoning."""
 NOTHING_ADDED: Mapping[str, Any] = {
@@ -101,6 +102,7 @@ async def continue_turn(
     request: SampleRequest,
     asked: Continuation,
     certificates: Certificates,
+    reads_key: ReadsKey,
 ) -> ContinuedTurn:
     """Sample what follows a message; raises `RequestRefused` where nothing can.
 
@@ -110,6 +112,7 @@ async def continue_turn(
         request: The conversation before the message, and how to sample.
         asked: The message.
         certificates: What is known of each rendering.
+        reads_key: Returns whether the template reads a key in which messages that came back differ.
     """
     if sampler.engine.keeps_ids:
         raise asked.refused(f"{sampler.engine.name} keeps ids itself, and goes on with no message")
@@ -117,6 +120,8 @@ async def continue_turn(
         raise asked.refused("a turn that is continued cannot be constrained")
     steps = session.trajectory  # those that there were when the request came
     step = sampled_step(session, request, asked, sampler.policy.forgive)
+    if step is not None and await reads_key(zip(step.messages, whole(request, asked), strict=True)):
+        step = None
     after = None if step is None else await _after_ids(sampler, step, request)
     if after is not None:
         return after
@@ -132,6 +137,11 @@ async def continue_turn(
     return ContinuedTurn.of(turn, [_opened(one.step) for one in turn.group], opening)
 
 
+def whole(request: SampleRequest, asked: Continuation) -> list[Message]:
+    """Return the conversation with the message that is gone on with."""
+    return [*(request.messages or ()), asked.message]
+
+
 def sampled_step(
     session: Session, request: SampleRequest, asked: Continuation, forgive: frozenset[Forgiveness]
 ) -> Step | None:
@@ -139,9 +149,10 @@ def sampled_step(
 
     A turn that ended at a stop string cannot: its ids spell the string, and its message lacks it.
     """
-    whole, key = [*(request.messages or ()), asked.message], request.rendered_with.key
-    found = (match.step for match in matches(session.trajectory, whole, forgive, frozenset(), len(whole)))
-    ending = (one for one in found if one.key == key and one.messages.length == len(whole))
+    messages, key = whole(request, asked), request.rendered_with.key
+    found = matches(session.trajectory, messages, forgive, frozenset(), len(messages))
+    steps = (match.step for match in found)
+    ending = (one for one in steps if one.key == key and one.messages.length == len(messages))
     step = next((one for one in ending if asked.is_message(one.completion[0], forgive)), None)
     stopped = (one.step.ids for one in session.commits.values() if isinstance(one.origin.stop_reason, str))
     return None if step is None or any(step.ids == ids for ids in stopped) else step

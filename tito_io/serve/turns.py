@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -15,7 +15,7 @@ import attrs
 from tito_core import Message
 from tito_core.message import is_multimodal
 from tito_core.samples import StoredCall
-from tito_io.client.certificates import Certificates
+from tito_io.client.certificates import Certificates, KnownRendering
 from tito_io.client.media import KnownMedia
 from tito_io.client.sampling import SamplingArgs, parse_sampling
 from tito_io.client.token_client import CompletedTurn
@@ -238,15 +238,19 @@ class TurnTaker:
         sampler = attrs.evolve(self.sampler, engine=engine, known_media=known_media)
         # A session's id is a key to it: routers, and their logs, get a digest.
         sampling = attrs.evolve(asked.args.sampling, conversation=digest_name(session.name))
-        matched, before, answered = self.matched(session, asked), None, None
+        known = await self.certificates.of(asked.rendering)
+        matched = await self._unless_read(self.matched(session, asked), asked, known)
+        before, answered = None, None
         request = SampleRequest(
             messages=matched.messages, rendering=asked.rendering, sampling=sampling, watch=watch
         )
         if asked.continued is not None:
-            found = await continue_turn(sampler, session, request, asked.continued, self.certificates)
+            reads_key = partial(self._reads_key, asked, known)
+            found = await continue_turn(
+                sampler, session, request, asked.continued, self.certificates, reads_key
+            )
             sampled, before = found.sampled, found.before
         else:
-            known = await self.certificates.of(asked.rendering)
             sampled = CompletedTurn.of(await sampler.turn_after(steps, request, known))
             answered = AnsweredPrompt(prompt, stamp.response, matched.forgiven)
         self._check_text(session, sampled.turn.reply, sampling.stop)
@@ -280,6 +284,28 @@ class TurnTaker:
         forgive, key = self.sampler.policy.forgive, asked.rendering.key
         matcher = PromptMatcher(session.trajectory, session.commits, key, forgive, stops)
         return matcher.match(asked.prompt)
+
+    async def _unless_read(
+        self, matched: MatchedPrompt, asked: AskedTurn, known: KnownRendering
+    ) -> MatchedPrompt:
+        """Return a matched prompt; the prompt as it came where the template reads a key that differs in it.
+
+        The kernel then compares it, and says so.
+        """
+        reads = matched.changed and await self._reads_key(asked, known, matched.changed)
+        return MatchedPrompt(asked.prompt.messages) if reads else matched
+
+    async def _reads_key(
+        self, asked: AskedTurn, known: KnownRendering, changed: Iterable[tuple[Message, Message]]
+    ) -> bool:
+        """Return whether the template reads a key in which messages that came back differ.
+
+        It is not asked where nothing is continued by ids: by an engine that keeps them, or with images that
+        nothing here renders.
+        """
+        if self.engine.keeps_ids or (self.sampler.media is None and is_multimodal(asked.prompt.messages)):
+            return False
+        return await known.reads_key(changed, self.sampler.render(asked.rendering, known))
 
     async def rendered(self, messages: Sequence[Message], rendering: Rendering) -> Sequence[int]:
         """Return the ids of a prompt, rendered afresh; those of images are known to the engine alone."""

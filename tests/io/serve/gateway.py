@@ -202,6 +202,20 @@ class Scripted(Engine):
         return attrs.evolve(reply, **self.told)
 
 
+class Naming(Scripted):
+    """An engine whose template writes the names of assistants."""
+
+    def ids(self, messages: Sequence[Any], rendering: Any, *, add_generation_prompt: bool) -> list[int]:
+        named = [m.get("name") for m in messages if m["role"] == "assistant"]
+        plain = super().ids(messages, rendering, add_generation_prompt=add_generation_prompt)
+        return [*str(named).encode(), *plain] if add_generation_prompt else [*plain, *str(named).encode()]
+
+
+def named(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as LangChain's agents send it back."""
+    return {**message, "name": "model"}
+
+
 class Reporting(Scripted):
     """A scripted engine that reports all that an engine can, and calls a tool in its second turn."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.io.serve.gateway import HELLO, Scripted, talking, user
+from tests.io.serve.gateway import HELLO, Naming, Scripted, Talk, named, talking, user
 from tito_core import Forgiveness, Messages, Step, Trajectory
 from tito_core.locate import find as find_match
 from tito_core.normalization.receipts import OPTIONAL
@@ -213,3 +213,43 @@ def test_only_what_helped_to_find_a_history_counts_as_ignored() -> None:
     for forgive in (frozenset[Forgiveness](), OPTIONAL):
         found = PromptMatcher(steps, {"a": first}, KEY, forgive, ()).match(prompt)
         assert (len(base(found.messages)), found.forgiven) == (2, ())
+
+
+async def talked(talk: Talk, change: Callable[[dict[str, Any]], dict[str, Any]]) -> list[int]:
+    """Take four turns that come back changed; return how many prompts were rendered for each."""
+    prompt, counts = list(HELLO), list[int]()
+    for _ in range(4):
+        before = talk.engine.rendered
+        said = await talk.said(prompt)
+        counts.append(talk.engine.rendered - before)
+        prompt += [change({"role": "assistant", "content": said["content"]}), user()]
+    return counts
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("reads", [False, True])
+async def test_an_added_name_is_ignored_where_the_template_does_not_read_it(reads: bool) -> None:
+    engine = Naming() if reads else Scripted()
+    async with talking(engine, choices=GatewayOptions()) as talk:
+        counts = await talked(talk, named)
+        session = await talk.session()
+    origins = [one.origin for one in session.commits.values()]
+    if not reads:
+        assert [(one.route, one.forgiven) for one in origins[1:]] == [("TITO", ("OTHER_KEYS",))] * 3
+        assert len(session.forest.leaves) == 1
+        assert counts[2:] == [2, 2]  # as many as without a name: what was learned is kept
+        return
+    assert [(one.route, one.refusal) for one in origins[1:]] == [("MITO", "KEY_DIFFERS")] * 3
+    asked = [messages for kind, messages, _ in engine.asked if kind == "messages"]
+    assert [[m.get("name") for m in one if m["role"] == "assistant"] for one in asked] == [
+        ["model"] * count for count in range(4)
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_repeated_request_with_a_name_that_the_template_reads_gets_its_turn() -> None:
+    async with talking(Naming(), choices=GatewayOptions()) as talk:
+        said = await talk.said(HELLO)
+        body = {"messages": [*HELLO, named({"role": "assistant", "content": said["content"]}), user()]}
+        one, other = [(await talk.post(body, headers={"idempotency-key": "a"})).json() for _ in range(2)]
+    assert one["id"] == other["id"]

@@ -7,7 +7,17 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.io.serve.gateway import HELLO, Reporting, Scripted, embedded_gateway, talking, toy, user
+from tests.io.serve.gateway import (
+    HELLO,
+    Naming,
+    Reporting,
+    Scripted,
+    embedded_gateway,
+    named,
+    talking,
+    toy,
+    user,
+)
 from tito_core import Origin
 from tito_core.samples import make_rows
 from tito_io.embedded.vocabulary import family
@@ -260,3 +270,14 @@ async def test_the_embedded_engine_goes_on_behind_a_text(guarded: bool) -> None:
         first, second, third = (one.step for one in await talk.commits())
     assert second.prompt_ids == family().ids([*HELLO, begun[-1]], continue_final_message=True)
     assert third.prompt_ids.starts_with(first.ids)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_turn_under_another_name_goes_on_by_ids_where_the_template_does_not_read_it(
+    reads: bool,
+) -> None:
+    async with talking(Naming(finish="length") if reads else Scripted(finish="length")) as talk:
+        first = await talk.said(HELLO)
+        await talk.chat([*HELLO, {**named(together(first)), "partial": True}])
+        commits = await talk.commits()
+    assert [commit.origin.route for commit in commits] == ["MITO", "RENDERED" if reads else "TITO"]
