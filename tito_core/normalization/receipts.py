@@ -107,7 +107,7 @@ class Forgiveness(Enum):
     ARGUMENTS = "arguments spelled differently: text or object, order of keys, spacing, format of numbers"
     REASONING_NAME = "reasoning was named reasoning on one side and reasoning_content on the other"
     EMPTY_REASONING = "reasoning was None, empty or absent"
-    REASONING_PARTS = "reasoning was a text on one side and a list of texts or `thinking` parts on the other"
+    REASONING_PARTS = "reasoning was a text on one side and a list of texts or thinking parts on the other"
     EMPTY_CALLS = "tool_calls was None, empty or absent"
     CALL_KEYS = "keys of a call besides its id, name and arguments, or a single call that was not in a list"
     OTHER_KEYS = "keys that are no part of a message's identity"
