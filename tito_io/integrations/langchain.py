@@ -159,15 +159,20 @@ class TokenChatModel(BaseChatModel):
         return {**self.settings, **given, "messages": mapped, "stream": False}
 
     def _mapped(self, message: BaseMessage) -> list[Message]:
-        """Return a message in the form of the chat API; a turn that was sampled here exactly as it was."""
+        """Return a message in the form of the chat API; a turn that was sampled here exactly as it was.
+
+        An agent's name stands beside it: the kernel ignores it where the template does.
+        """
         if not isinstance(message, AIMessage):
             return list(convert_to_openai_messages([message]))
         ours, theirs = self._calls.message(message.id), _parts(message)
         same = ours is not None and _readable(AssistantParts.of(ours)) == _readable(theirs)
+        named = {"name": message.name} if message.name else {}
         if ours is not None and same:
-            return [ours]
+            return [{**ours, **named}]
         calls = {"tool_calls": [call.chat_form() for call in theirs.calls]} if theirs.calls else {}
-        return [{"role": "assistant", "content": theirs.content, "reasoning": theirs.reasoning, **calls}]
+        said = {"content": theirs.content, "reasoning": theirs.reasoning}
+        return [{"role": "assistant", **said, **calls, **named}]
 
 
 def _choice(choice: Any) -> Any:
