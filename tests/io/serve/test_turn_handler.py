@@ -370,7 +370,7 @@ async def test_a_sub_agent_and_a_compaction_are_trees_of_their_own() -> None:
     ("path", "body", "status", "param"),
     [
         ("/v1/responses", {"input": "a", "previous_response_id": "resp_x"}, 404, "previous_response_id"),
-        (CHAT, {"messages": SAID, "continue_final_message": True}, 400, "continue_final_message"),
+        (CHAT, {"messages": HELLO, "continue_final_message": True}, 400, "continue_final_message"),
         (CHAT, {"messages": HELLO, "input_ids": [1]}, 400, "input_ids"),
         (CHAT, {"messages": HELLO, "temperature": 0.3}, 400, "temperature"),
         (CHAT, {"messages": "a"}, 400, "messages"),

@@ -61,7 +61,7 @@ def _adder(item: RequestFields, kind: str) -> Callable[[Messages, RequestFields]
         return _add_other_call
     instead = "send messages, reasoning, and calls with their outputs"
     if kind == "item_reference":
-        instead = "send the item itself: a session of the gateway alone keeps items"
+        instead = "send the item itself: single items are not kept"
     raise UntranslatableError(item.at("type"), f"{kind!r:.60} cannot be translated", instead)
 
 
