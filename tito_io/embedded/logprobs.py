@@ -146,8 +146,10 @@ def prompt_logprobs(prompt: Sequence[int], count: int) -> list[dict[str, Any] | 
     words, scores = vocabulary(), list[dict[str, Any] | None]([None])
     for place in range(1, len(prompt)):
         before, chosen = prompt[max(place - REACH, 0) : place], prompt[place]
+        own = rank(before, chosen)
         others = enumerate(alternatives(before, chosen, count, words.size), 1)
-        shown = [(rank(before, chosen), (chosen, logprob(before, chosen))), *others]
+        shown = [(own, (chosen, logprob(before, chosen)))]
+        shown += [(ranked + (ranked >= own), other) for ranked, other in others]
         scores.append(
             {
                 str(one): {"logprob": value, "rank": ranked, "decoded_token": words.decode([one])}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -18,6 +19,7 @@ from tito_core.message import is_multimodal
 
 from .protocol import Engine, EngineError, InvalidReplyError, Reply, SampleRequest, UnsupportedError, chosen
 from .sampling_masks import no_masks
+from .turn_parts import output_parser
 from .wrapper import EngineWrapper
 
 
@@ -74,6 +76,77 @@ async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float |
     values: tuple[float | None, ...] = await scored(Ids.of(ids), start)
     if len(values) != len(ids) - start:
         raise InvalidReplyError(f"{engine.name}: {len(values)} scores for {len(ids) - start} ids")
+    return values
+
+
+@attrs.frozen(kw_only=True)
+class TopScores:
+    """What an engine says of given ids, for example as the teacher of another one.
+
+    Attributes:
+        start: The first position that was scored.
+        logprobs: The natural-log probability of each id from there on.
+        top: The most likely (id, log-probability) of each of these positions, the likeliest first.
+    """
+
+    start: int
+    logprobs: tuple[float | None, ...]
+    top: tuple[tuple[tuple[int, float], ...], ...]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return columns with an item per id of a row, None before `start`.
+
+        >>> scores = TopScores(start=1, logprobs=(-0.5,), top=(((7, -0.25), (8, -0.5)),))
+        >>> scores.columns()["teacher_logprobs"], scores.columns()["teacher_top_ids"]
+        ([None, -0.5], [None, [7, 8]])
+        """
+        before = [None] * self.start
+        return {
+            "teacher_logprobs": [*before, *self.logprobs],
+            "teacher_top_ids": [*before, *([index for index, _ in one] for one in self.top)],
+            "teacher_top_logprobs": [*before, *([value for _, value in one] for one in self.top)],
+        }
+
+
+async def score_by_teacher(
+    teacher: Engine, ids: Sequence[int], start: int, *, student: Engine, top: int
+) -> TopScores:
+    """Return what a teacher says of the exact ids that a student sampled, for on-policy distillation.
+
+    Both must read the ids as the same text: log-probabilities of ids that mean something else in the
+    teacher's vocabulary would be noise. Both tokenizers decode the ids, a request each where they are on
+    servers.
+
+    Args:
+        teacher: The engine that scores: vLLM, or the embedded engine.
+        ids: A prompt and what followed it, such as `row.ids`.
+        start: The first position to score; at least 1.
+        student: The engine that sampled the ids.
+        top: How many of the teacher's most likely ids to return for each position; at least 1.
+
+    Raises:
+        InputError: `top` or `start` is out of range, or the teacher has another tokenizer.
+        UnsupportedError: The teacher scores no alternatives, or an adapter has no tokenizer.
+    """
+    if type(top) is not int or top < 1:
+        raise InputError(f"top is {top!r:.60}: give a number of ids, one or more")
+    if type(start) is not int or not 1 <= start < len(ids):
+        raise InputError(f"start is {start!r:.60}: give a position from 1 to {len(ids) - 1}")
+    scored: Any = getattr(teacher, "top_scores", None)
+    if scored is None:
+        raise UnsupportedError(
+            f"{teacher.name}: its adapter scores no alternatives of given ids: use vLLM. Nothing was sent"
+        )
+    texts = [await (await output_parser(one)).tokenizer.decode(list(ids)) for one in (student, teacher)]
+    if texts[0] != texts[1]:
+        place = next((n for n, pair in enumerate(zip_longest(*texts)) if pair[0] != pair[1]), 0)
+        ours, theirs = (text[max(place - 10, 0) : place + 10] for text in texts)
+        raise InputError(
+            f"the teacher {teacher.name!r} has another tokenizer than the student {student.name!r}: the same "
+            f"ids are {theirs!r} and {ours!r} from character {max(place - 10, 0)} on. Choose a teacher with "
+            "the student's tokenizer, or use its judgement of the text as a reward"
+        )
+    values: TopScores = await scored(Ids.of(ids), start, top)
     return values
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tito_io.embedded import SampledId, vocabulary
-from tito_io.embedded.logprobs import REACH, alternatives, chat_logprobs, logprob, rank
+from tito_io.embedded.logprobs import REACH, alternatives, chat_logprobs, logprob, prompt_logprobs, rank
 
 IDS = st.lists(st.integers(0, 1999), max_size=6)
 ID = st.integers(0, 1999)
@@ -53,3 +53,14 @@ def test_the_chosen_one_is_among_the_top_or_beside_it(before: list[int], chosen:
     place = rank(before, chosen)
     assert len(others) == (count - 1 if place <= count else count)
     assert sum(value > logprob(before, chosen) for _, value in others) == min(place - 1, count)
+
+
+@given(st.lists(st.integers(0, vocabulary().size - 1), min_size=2, max_size=6), st.integers(1, 5))
+def test_ranks_of_a_place_are_distinct_and_by_log_probability(prompt: list[int], count: int) -> None:
+    for entry in prompt_logprobs(prompt, count)[1:]:
+        assert entry is not None
+        ranked = {one["rank"]: one["logprob"] for one in entry.values()}
+        assert len(ranked) == len(entry)
+        assert set(range(1, count + 1)) <= set(ranked)
+        likely = [ranked[rank] for rank in range(1, count + 1)]
+        assert likely == sorted(likely, reverse=True)

@@ -57,6 +57,7 @@ from tito_io.engines.replies.output_parser import (
     check_format,
 )
 from tito_io.engines.sampling_masks import no_masks
+from tito_io.engines.scores import TopScores
 from tito_io.engines.served_tokenizer import TOKENIZE, ServedTokenizer
 from tito_io.engines.turn_request import Question
 
@@ -64,7 +65,7 @@ from . import requests
 from .calls import VllmRequest
 from .media import Uploads, collapsed, content_parts, may_be_missing
 from .parsers import TurnParser
-from .replies import STARTED, ChatEndings, prompt_logprobs
+from .replies import STARTED, ChatEndings, most_likely, prompt_logprobs
 from .routes import (
     CLOSED,
     COMPLETIONS,
@@ -572,6 +573,21 @@ class VLLM(HttpEngine):
         (await self.limits()).room(len(sent), 1)
         answer = await self.wire.post(COMPLETIONS, requests.scoring(model.name, sent))
         return prompt_logprobs(self._check(COMPLETIONS, answer), answer, sent, start)
+
+    async def top_scores(self, ids: Ids, start: int, top: int) -> TopScores:
+        """Return the score of each id from `start` on, and of the `top` most likely ones in its place.
+
+        A server allows 20 (`--max-logprobs`).
+        """
+        sent, model = await self._sendable(ids), await self.served()
+        (await self.limits()).room(len(sent), 1)
+        answer = await self.wire.post(COMPLETIONS, requests.scoring(model.name, sent, top))
+        check = self._check(COMPLETIONS, answer)
+        return TopScores(
+            start=start,
+            logprobs=prompt_logprobs(check, answer, sent, start),
+            top=tuple(map(tuple, most_likely(check, answer, start, top))),
+        )
 
     # What is known of the server.
 

@@ -94,6 +94,23 @@ def prompt_logprobs(
     return check.logprobs(own, len(sent) - start)
 
 
+def most_likely(check: Check, body: dict[str, Any], start: int, top: int) -> list[list[tuple[int, float]]]:
+    """Return the `top` most likely (id, log-probability) of each position of the prompt from `start` on.
+
+    An entry has them by rank, and the prompt's own id, whatever its rank.
+    """
+    found = []
+    for entry in check.get(check.choice(body), "prompt_logprobs", list)[start:]:
+        ranked = {
+            check.get(value, "rank", int): (int(index), check.get(value, "logprob", float))
+            for index, value in check.typed(entry, dict, "prompt_logprobs").items()
+        }
+        if not ranked.keys() >= set(range(1, top + 1)):
+            check.fail(f"a position has the ranks {sorted(ranked)}, where 1 to {top} belong")
+        found.append([ranked[rank] for rank in range(1, top + 1)])
+    return found
+
+
 @attrs.define
 class ChatEndings:
     """Tells a turn that was cut off from a finished one where vLLM's chat route does not.

@@ -185,10 +185,13 @@ def derendering(turn: TurnAfterIds) -> dict[str, Any]:
     return {**body, "output_mode": "derender", "parse_context": context}
 
 
-def scoring(model: str, ids: Ids) -> dict[str, Any]:
-    """Return the body that requests the log-probability of each prompt id; one id is sampled beside."""
+def scoring(model: str, ids: Ids, top: int = 0) -> dict[str, Any]:
+    """Return the body that requests the log-probability of each prompt id, and of the `top` most likely ones.
+
+    One id is sampled beside.
+    """
     fixed = {"model": model, "prompt": ids, "add_special_tokens": False, "max_tokens": 1}
-    return {**fixed, "prompt_logprobs": 0, "return_token_ids": True}
+    return {**fixed, "prompt_logprobs": top, "return_token_ids": True}
 
 
 def _logprobs(sampling: Sampling, *, asked: bool | int) -> dict[str, bool | int]:
