@@ -65,8 +65,8 @@ def agents(forest: Forest) -> Mapping[str, Agent]:
     """
     beside = auxiliary_calls(forest)
     main = next((tree for tree in forest.trees if not beside.issuperset(tree)), ())
-    made = dict.fromkeys((call.name for call in forest.calls), Agent.SUB_AGENT)
-    return made | dict.fromkeys(main, Agent.MAIN) | dict.fromkeys(beside, Agent.AUXILIARY)
+    found = dict.fromkeys((call.name for call in forest.calls), Agent.SUB_AGENT)
+    return found | dict.fromkeys(main, Agent.MAIN) | dict.fromkeys(beside, Agent.AUXILIARY)
 
 
 def _is_alone(node: Node, forest: Forest) -> bool:

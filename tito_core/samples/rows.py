@@ -174,7 +174,7 @@ def _rows(
         )
         for draft in drafts
     }
-    made, totals = agents(forest), dict.fromkeys(conversations.values(), 0)
+    agent_of, totals = agents(forest), dict.fromkeys(conversations.values(), 0)
     for name, count in counts.items():
         totals[conversations[name]] += count
     for draft in drafts:
@@ -185,7 +185,7 @@ def _rows(
             owned[name],
             options.missing_row,
             total=totals[conversation],
-            place=RowPlace(tree=trees[name], follows=_follows(forest, draft), agent=made[name]),
+            place=RowPlace(tree=trees[name], follows=_follows(forest, draft), agent=agent_of[name]),
             reward=rewards[name],
             to_go=to_go,
         )
