@@ -179,7 +179,7 @@ def test_masks_have_the_names_of_trainers(columns: str, tmp_path: Path) -> None:
     path = write(tmp_path / "r.parquet", rows(CALLS), columns)
     (found,) = read(path)
     common = {"conversation": "c", "name": "b", "reward": None, "weight": 1.0, "processed_logprobs": True}
-    assert found.items() >= (common | TRAINERS[columns]).items()
+    assert found.items() >= {**common, **TRAINERS[columns]}.items()
     assert pq.read_schema(path).names == [*found]
 
 
