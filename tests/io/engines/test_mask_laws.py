@@ -98,11 +98,19 @@ async def test_a_turn_that_goes_on_after_an_abort_keeps_the_masks_of_all_parts(
     begun, rest, heard = Script(ids=YES.ids[:2], finish="abort"), Script(ids=YES.ids[2:]), Heard()
     async with Served(route, [[begun], [rest]]).engine() as engine:
         resumed = AbortedTurns(engine, OnAbort.RESUME)
-        # Text that may begin a stop string is held back, and its ids are not.
-        sampling = attrs.evolve(WITH_MASKS, stop=("zz",))
-        reply = await resumed.from_ids(IDS, sampling, watch=heard if streamed else None)
+        reply = await resumed.from_ids(IDS, WITH_MASKS, watch=heard if streamed else None)
     assert (reply.completion_ids, reply.sampling_mask) == (YES.ids, masks(begun, rest))
     assert not streamed or heard_mask(heard) == masks(begun, rest)
+
+
+@EACH
+async def test_text_that_was_held_back_brings_no_masks_again(route: Route) -> None:
+    """It may begin a stop string; its ids come at once."""
+    heard = Heard()
+    async with Served(route).engine() as engine:
+        resumed = AbortedTurns(engine, OnAbort.RESUME)
+        await resumed.from_ids(IDS, attrs.evolve(WITH_MASKS, stop=("zz",)), watch=heard)
+    assert (heard.text, heard.ids, heard_mask(heard)) == ("Yes.", YES.ids, masks(YES))
 
 
 WRONG: dict[str, Callable[[list[list[int]]], Any]] = {
