@@ -32,6 +32,8 @@ class Generating:
         stops: The stop ids that a client must send.
         limit: The prompt and its reply together have at most so many ids.
         placeholder: The id that is expanded for each image; None if the model takes none.
+        named: Whether log-probabilities name their ids as the client of renderers 0.1.12 reads them;
+            vLLM 0.32 and 0.33 do not.
         prompts: The prompts in order, as they were sent.
         expanded: The prompts with the ids of images.
         replies: The ids that were sampled after each.
@@ -42,6 +44,7 @@ class Generating:
     stops: list[int]
     limit: int = 32_768
     placeholder: int | None = None
+    named: bool = True
     prompts: list[list[int]] = attrs.field(factory=list)
     expanded: list[list[int]] = attrs.field(factory=list)
     replies: list[list[int]] = attrs.field(factory=list)
@@ -59,10 +62,13 @@ class Generating:
         ids, reason = self.samples(body["token_ids"], body["sampling_params"]["max_tokens"])
         self.prompts.append(body["token_ids"])
         self.replies.append(ids)
-        content = [{"token": f"token_id:{one}", "logprob": -0.5, "bytes": None} for one in ids]
+        content = [{**self._name(one), "logprob": -0.5} for one in ids]
         choice = {"index": 0, "token_ids": ids, "finish_reason": reason, "logprobs": {"content": content}}
         seen = self._expand(body)
         return JSONResponse({"request_id": f"generate-{len(self.prompts)}", "choices": [choice], **seen})
+
+    def _name(self, one: int) -> dict[str, Any]:
+        return {"token": f"token_id:{one}", "bytes": None} if self.named else {"token_id": one, "rank": 1}
 
     def _expand(self, body: dict[str, Any]) -> dict[str, Any]:
         """Expand images as vLLM does, and return what it says of them (`mm_placeholders`)."""

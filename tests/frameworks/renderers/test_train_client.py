@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
+from renderers import client
 from renderers.configs import BaseRendererConfig
 from verifiers.v1 import graph
 from verifiers.v1.clients.train import TrainClient
@@ -204,3 +205,26 @@ def test_prompts_are_those_of_the_renderer_by_hand(name: str, retention: Any) ->
     assert bridged(rollout) == bridged(other)
     assert any(bridged(rollout))
     assert engine.prompts == expected.prompts
+
+
+def test_what_vllm_0_32_answers_is_read_once_the_ids_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page about renderers names them so."""
+    one, parse = model(OWN), client.parse_generate_response
+
+    def parse_named(raw: bytes) -> Any:
+        answer = parse(raw)
+        for choice in answer["choices"]:
+            for entry in choice["logprobs"]["content"]:
+                entry.setdefault("token", f"token_id:{entry.get('token_id')}")
+        return answer
+
+    def sampled() -> list[list[int]]:
+        engine = Generating(embedded(1), one.stops, named=False)
+        config = one.config(thinking_retention="all", on_refusal="raise")
+        found = rolled(engine, one, config, [WEATHER], [24] * 3)
+        return [list(response.tokens.completion_ids) for response, _ in found.turns]
+
+    with pytest.raises(Exception, match=r"logprobs\.content\[0\]\.token must be 'token_id:\d+'"):
+        sampled()
+    monkeypatch.setattr(client, "parse_generate_response", parse_named)
+    assert len(sampled()) == 3
