@@ -120,7 +120,7 @@ def _owner(blocks: Sequence[Block], stop: int) -> int:
 def _offsets(family: TokenizerFamily, text: str, ids: list[int]) -> list[Range]:
     """Return the characters of each id, as fast tokenizers know them."""
     tokenizer = family.tokenizer.encodes
-    _require(getattr(tokenizer, "is_fast", False))
+    _require(getattr(tokenizer, "is_fast", False) and callable(tokenizer))
     found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     _require(list(found["input_ids"]) == ids)
     return list(found["offset_mapping"])

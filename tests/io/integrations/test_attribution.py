@@ -110,6 +110,18 @@ def test_a_generation_prompt_that_changes_the_turn_before_leaves_owners_unknown(
     assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
 
 
+def test_owners_are_unknown_where_a_tokenizer_cannot_be_called(tokenizer: Any) -> None:
+    class Offsetless:
+        """What renderers lets a caller bring: a tokenizer that encodes, and gives no offsets."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+    found = attributed(Family.of(Offsetless()), [QUESTION], add_generation_prompt=True)
+    assert found.ids == Family.of(tokenizer).ids([QUESTION], add_generation_prompt=True)
+    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+
+
 def test_the_prefilled_part_of_a_turn_is_not_sampled(tokenizer: Any) -> None:
     template = (
         "{% for m in messages %}<|turn|>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n{% endif %}"
