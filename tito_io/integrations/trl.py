@@ -25,26 +25,30 @@ from tito_core.media.ranges import MediaRange
 from tito_core.message import is_multimodal
 from tito_core.samples.whole_row import row_of
 from tito_io.integrations.arguments import check_on_refusal
-from tito_io.integrations.framework import Framework
+from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import NextPrompts
 from tito_io.integrations.trl_images import ImagePrompts
 
-FRAMEWORK = Framework("trl", ">=1.16,<1.17", "trl")
-FRAMEWORK.require()
+GIVEN = ("prompt_ids", "images", "multimodal_fields", "num_generations")
+"""The arguments that `GRPOTrainer._generate_single_turn` gets here."""
+TRAINER = "trl:GRPOTrainer"
+SEAMS: Seams = {
+    f"{TRAINER}._generate_single_turn": (*GIVEN, ...),
+    f"{TRAINER}._get_per_token_logps_and_entropies": (
+        *("model", "input_ids", "attention_mask", "logits_to_keep"),
+        ...,
+    ),
+    "trl.chat_template_utils:add_response_schema": ("processing_class", ...),
+    "trl.chat_template_utils:parse_response": ("tokenizer", "ids", "prefix", "tools", ...),
+}
+required("trl", SEAMS)
 
+import torch
 from transformers.utils.chat_template_utils import get_json_schema
-from trl import GRPOTrainer
 from trl.chat_template_utils import add_response_schema, parse_response
 from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import start_event_loop_in_daemon
 
-GIVEN = ("prompt_ids", "images", "multimodal_fields", "num_generations")
-"""The arguments that `GRPOTrainer._generate_single_turn` gets here."""
-SEAMS = {
-    "_generate_single_turn": GIVEN,
-    "_get_per_token_logps_and_entropies": ("model", "input_ids", "attention_mask", "logits_to_keep"),
-}
-"""The methods of `GRPOTrainer` that are used here, and their first arguments."""
 NO_IMAGES = Refusal(Reason.MULTIMODAL, "TRL takes no images of tool results from a rollout function")
 
 Parser: TypeAlias = Callable[[list[int], list[int]], Message]
@@ -60,6 +64,8 @@ class Tools:
     Attributes:
         functions: The functions by name.
         schemas: Their JSON schemas, as templates take them.
+        counts: How many `calls` there were, and how many of them were `failures`: the function is unknown, or
+            it raised. A value such as `{"error": ...}` that a function returns is none.
 
     Raises:
         InputError: They are no list, or two have the same name.
@@ -73,6 +79,7 @@ class Tools:
             raise InputError(f"tools: there are several with the name {', '.join(twice)}: rename them")
         self.functions = {function.__name__: function for function in functions}
         self.schemas = [get_json_schema(function) for function in functions]
+        self.counts: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         if any(map(iscoroutinefunction, functions)):  # one loop for life: connections of tools belong to it
             _, self._loop, ready = start_event_loop_in_daemon(name="tito-tools")
@@ -83,6 +90,8 @@ class Tools:
         values = [self._call(_function(call)) for call in calls]
         if self._loop is not None:
             values = asyncio.run_coroutine_threadsafe(_awaited(values), self._loop).result()
+        self.counts["calls"] += len(values)
+        self.counts["failures"] += sum(isinstance(value, _Failure) for value in values)
         return [
             {
                 "role": "tool",
@@ -101,7 +110,11 @@ class Tools:
             given = json.loads(arguments) if isinstance(arguments, str) else arguments
             return self.functions[function["name"]](**given)
         except Exception as error:  # noqa: BLE001  # a tool may raise anything, and the model reads it as the result
-            return {"error": str(error)}
+            return _Failure(error=str(error))
+
+
+class _Failure(dict[str, str]):
+    """What a model reads where a call failed; a function may return an equal value."""
 
 
 def _shows_media(value: Any) -> bool:
@@ -123,7 +136,7 @@ async def _value(value: Any) -> Any:
     try:
         return await value if isawaitable(value) else value
     except Exception as error:  # noqa: BLE001  # a tool may raise anything, and the model reads it as the result
-        return {"error": str(error)}
+        return _Failure(error=str(error))
 
 
 @define(eq=False)
@@ -237,7 +250,6 @@ class ToolRollout:
 
     Raises:
         InputError: `on_refusal` is something else, `tools` is no list, or two tools have the same name.
-        FrameworkError: The installed TRL samples by another method.
     """
 
     def __init__(
@@ -248,8 +260,6 @@ class ToolRollout:
         on_refusal: Literal["end", "raise"] = "end",
     ) -> None:
         check_on_refusal(on_refusal, ("end", "raise"))
-        for seam, taken in SEAMS.items():
-            FRAMEWORK.require_arguments(GRPOTrainer, seam, taken, more=True)
         self.tools = Tools(tools)
         self._given = parse
         self._on_refusal: Literal["end", "raise"] = on_refusal
@@ -278,6 +288,7 @@ class ToolRollout:
             self._attach(trainer)
         rollouts = [self._begun(prompt) for prompt in prompts]
         self._images.forget()
+        self.tools.counts.clear()
         active, turns = rollouts, 0
         while active:
             for group, fields in self._images.groups(active, together=self._trainer.use_vllm):
@@ -285,11 +296,23 @@ class ToolRollout:
             active = [rollout for rollout in active if self._calls_tools(rollout, turns)]
             active = self._extended(active)
             turns += 1
+        if self.tools.functions:
+            self._log_tools(len(rollouts))
         columns = [rollout.columns() for rollout in rollouts]
         found: dict[str, Any] = {name: [column[name] for column in columns] for name in columns[0]}
         if None in found["logprobs"]:
             found["logprobs"] = None  # the trainer's own model samples without
         return found
+
+    def _log_tools(self, rollouts: int) -> None:
+        """Log what TRL's own loop logs of tools (the end of `GRPOTrainer._generate`), over all processes."""
+        trainer, counts = self._trainer, self.tools.counts
+        own = [[counts["calls"], counts["failures"], rollouts]]
+        device = trainer.accelerator.device
+        calls, failures, count = trainer.accelerator.gather(torch.tensor(own, device=device)).sum(0).tolist()
+        metrics = trainer._metrics["train" if trainer.model.training else "eval"]  # noqa: SLF001  # TRL has no public way
+        metrics["tools/call_frequency"].append(calls / count)
+        metrics["tools/failure_frequency"].append(failures / calls if calls else 0.0)
 
     def _attach(self, trainer: Any) -> None:
         """Take tokenizer, stop ids and limits from the trainer."""

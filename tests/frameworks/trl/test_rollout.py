@@ -13,7 +13,7 @@ import pytest
 from tito_io.integrations.trl import ToolRollout
 
 from .families import glm, mistral, own, qwen3
-from .training import QUESTION, Engine, Model, made, multiply, train
+from .training import QUESTION, Engine, Model, Trained, made, multiply, no_zero, train
 
 FAMILIES = os.environ.get("TITO_FAMILIES", "")
 REAL: dict[str, Callable[[str], Model]] = {"qwen3": qwen3, "glm": glm, "mistral": mistral}
@@ -66,6 +66,41 @@ def test_the_prompts_are_those_of_trls_own_loop(tmp_path: Path) -> None:
     seen = train(model, theirs, tmp_path, tools=[multiply])
     assert seen.trainer.chat_template is not None
     assert ours.prompts == theirs.prompts
+
+
+def logged(seen: Trained) -> list[tuple[float, float]]:
+    """Return what is logged of tools in each step."""
+    names = ("tools/call_frequency", "tools/failure_frequency")
+    found = [[entry[name] for name in names] for entry in seen.trainer.state.log_history if "loss" in entry]
+    return [(calls, failures) for calls, failures in found]
+
+
+def test_the_frequencies_of_calls_and_failures_are_logged(model: Model, tmp_path: Path) -> None:
+    """Three calls in two rollouts, one of which raises; the second step has none."""
+    replies = [
+        [model.calling(3, 4), model.calling(3, 0), model.answering()],
+        [model.calling(5, 5), model.answering("25")],
+        *[[model.answering()]] * 2,
+    ]
+    engine = Engine(replies, model.tokenizer.pad_token_id)
+    rollout = ToolRollout([no_zero()], parse=model.parse)
+    seen = train(model, engine, tmp_path, steps=2, rollout_func=rollout)
+    assert logged(seen) == [(1.5, pytest.approx(1 / 3)), (0.0, 0.0)]
+
+
+def test_without_tools_nothing_is_logged_of_them(model: Model, tmp_path: Path) -> None:
+    engine = Engine([[model.answering()]] * 2, model.tokenizer.pad_token_id)
+    seen = train(model, engine, tmp_path, rollout_func=ToolRollout([], parse=model.parse))
+    assert not any(name.startswith("tools/") for entry in seen.trainer.state.log_history for name in entry)
+
+
+@pytest.mark.skipif(not FAMILIES, reason="needs TITO_FAMILIES")
+def test_the_frequencies_are_those_of_trls_own_loop(tmp_path: Path) -> None:
+    model, tool = qwen3(FAMILIES), no_zero()
+    replies = [[model.calling(3, 4), model.calling(3, 0), model.answering()], [model.answering()]]
+    ours, theirs = (Engine(replies, model.tokenizer.pad_token_id) for _ in range(2))
+    own = train(model, ours, tmp_path, rollout_func=ToolRollout([tool]))
+    assert logged(own) == logged(train(model, theirs, tmp_path, tools=[tool])) == [(1.0, 0.5)]
 
 
 @pytest.mark.skipif(not FAMILIES, reason="needs TITO_FAMILIES")

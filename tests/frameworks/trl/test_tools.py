@@ -118,3 +118,17 @@ def test_schemas_are_those_of_transformers() -> None:
 def test_tools_that_cannot_be_called_are_named(given: Any, match: str) -> None:
     with pytest.raises(InputError, match=match):
         Tools(given)
+
+
+def test_calls_and_failures_are_counted() -> None:
+    def report() -> dict[str, str]:
+        """Return an error that is none."""
+        return {"error": "none"}
+
+    tools = Tools([multiply, wait, report])
+    calls = [
+        *(call("multiply", {"a": 1, "b": 2}), call("multiply", {"a": 1}), call("divide", {})),
+        *(call("wait", {"seconds": 0}), call("wait", {"seconds": 0.01}), call("report", {})),
+    ]
+    tools.results(calls)
+    assert tools.counts == {"calls": 6, "failures": 3}

@@ -28,6 +28,23 @@ def multiply(a: int, b: int) -> int:
     return a * b
 
 
+def no_zero() -> Callable[[int, int], int]:
+    """Return a tool with the name of `multiply` that raises for a zero."""
+
+    def multiply(a: int, b: int) -> int:
+        """Multiply two integers that are no zeros.
+
+        Args:
+            a: The first integer.
+            b: The second integer.
+        """
+        if not a * b:
+            raise ValueError("a zero")
+        return a * b
+
+    return multiply
+
+
 def spelled(tokenizer: Any, text: str) -> list[int]:
     """Return ids of a text, special tokens as they are and everything else letter by letter.
 
