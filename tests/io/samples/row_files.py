@@ -6,7 +6,6 @@ import base64
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def mask_of(sample: MilesSample, own: Mapping[str, Any]) -> Mapping[str, Any] | 
     if found is None:
         return mask and plain_mask(from_data(mask, SamplingMask))
     kept: list[tuple[int, ...]] = [()] * (len(sample.tokens) - sample.response_length)
-    kept += [found.ids[start:stop] for start, stop in pairwise(found.offsets)]
+    kept += map(tuple, found)
     sampled = {place for turn in own["turns"] for place in range(turn["start"], turn["stop"])}
     known = sampled.difference(mask["holes"])
     assert all(one in ((), (sample.tokens[place],)) for place, one in enumerate(kept) if place not in known)
