@@ -124,7 +124,9 @@ def test_an_old_pickle_is_read() -> None:
 
 
 def data_of_two() -> dict[str, Any]:
-    data: dict[str, Any] = to_data(built([("root", 0, "b"), ("turn", 0, "b")]))
+    """Return what was stored before there were sampling masks."""
+    steps = built([("root", 0, "b"), ("turn", 0, "b")])
+    data: dict[str, Any] = to_data(Trajectory(attrs.evolve(one, sampling_mask=None) for one in steps))
     return data
 
 
