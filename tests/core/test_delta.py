@@ -124,9 +124,7 @@ def test_an_old_pickle_is_read() -> None:
 
 
 def data_of_two() -> dict[str, Any]:
-    """Return what was stored before there were sampling masks."""
-    steps = built([("root", 0, "b"), ("turn", 0, "b")])
-    data: dict[str, Any] = to_data(Trajectory(attrs.evolve(one, sampling_mask=None) for one in steps))
+    data: dict[str, Any] = to_data(built([("root", 0, "b"), ("turn", 0, "b")]))
     return data
 
 

@@ -24,6 +24,11 @@ CONTENTS: tuple[Any, ...] = ("b", "", [{"type": "text", "text": "b"}], None)
 LOGPROBS = (None, -0.5, -1)
 
 
+def masked(step: Step, sampled: Sequence[int]) -> SamplingMask | None:
+    """Return a mask for what is sampled after a step that has one: a conversation has masks, or none."""
+    return step.sampling_mask and SamplingMask.of([*[None] * (len(sampled) - 1), [sampled[-1], 800]])
+
+
 def longer(step: Step, kind: str, number: int, content: Any) -> Step:
     """Return a step that continues another one in the way that `kind` names."""
     prompt = [*step.messages, {"role": "user", "content": f"question {number}"}]
@@ -34,17 +39,24 @@ def longer(step: Step, kind: str, number: int, content: Any) -> Step:
     found = try_stitch([step], prompt, CHATML.suffix, CHATML, policy=policy)
     if not isinstance(found, Stitched) or kind == "lists":
         ids = [*step.ids, *CHATML.encode(str(number))]
-        return Step(prompt=prompt, completion=completion, prompt_ids=ids, completion_ids=sampled, key="k")
+        return Step(
+            prompt=prompt,
+            completion=completion,
+            prompt_ids=ids,
+            completion_ids=sampled,
+            key="k",
+            sampling_mask=masked(step, sampled),
+        )
     return found.then(
         completion=completion,
         completion_ids=sampled,
         logprobs=logprobs,
         truncated=not (number + 1) % 5,
-        sampling_mask=SamplingMask.of([None, [sampled[1], 800 + number]]),
+        sampling_mask=masked(step, sampled),
     )
 
 
-def _root(number: int) -> Step:
+def _root(number: int, place: int) -> Step:
     """Return a step with sampled ids that its text does not have when it is rendered again."""
     prompt = [{"role": "user", "content": f"root {number}"}]
     return Step(
@@ -52,6 +64,7 @@ def _root(number: int) -> Step:
         completion=[{"role": "assistant", "content": "hello"}],
         prompt_ids=CHATML(prompt, add_generation_prompt=True),
         completion_ids=[900, 901, CLOSE],
+        sampling_mask=SamplingMask.of([[900, 1], None, [CLOSE]]) if place % 2 else None,
     )
 
 
@@ -59,7 +72,7 @@ def grown(trajectory: Trajectory, kind: str, place: int, content: Any) -> Trajec
     """Return a trajectory with one step more, which has to do with the step at `place`."""
     number = len(trajectory)
     if not trajectory or kind == "root":
-        return trajectory.append(_root(number))
+        return trajectory.append(_root(number, place))
     if kind == "empty":
         return trajectory.append(Step(prompt=[], completion=[], prompt_ids=[], completion_ids=[number]))
     step = trajectory[place % number]
@@ -71,6 +84,7 @@ def grown(trajectory: Trajectory, kind: str, place: int, content: Any) -> Trajec
                 prompt_ids=step.prompt_ids,
                 completion_ids=[number],
                 prompt_ledger=step.prompt_ledger,
+                sampling_mask=masked(step, [number]),
             )
         )
     if kind == "absent base":  # two branches of a step that is not in the trajectory
