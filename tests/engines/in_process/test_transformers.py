@@ -45,6 +45,32 @@ async def test_log_probabilities_of_the_distribution_that_was_sampled_from(
     assert raw.logprobs == pytest.approx(reference.logprobs(ids, len(PROMPT)), abs=1e-4)
 
 
+async def test_a_sampling_mask_has_the_ids_that_were_kept_and_values_are_over_these(
+    engine: TransformersModel, reference: Reference
+) -> None:
+    sampling = Sampling(
+        max_tokens=12, temperature=0.5, seed=3, sampling_masks=True, extra={"top_k": 4, "top_p": 0.9}
+    )
+    reply = await engine.from_ids(PROMPT, sampling)
+    torch: Any = import_module("torch")
+    with torch.no_grad():
+        logits = reference.model(torch.tensor([[*PROMPT, *reply.completion_ids]])).logits[
+            0, len(PROMPT) - 1 :
+        ]
+    assert reply.sampling_mask is not None
+    for place, kept in enumerate(reply.sampling_mask):
+        likely = logits[place].topk(len(kept)).indices.tolist()
+        assert sorted(kept) == sorted(likely)
+        assert len(kept) <= 4
+        exact = torch.log_softmax(logits[place][list(kept)] / 0.5, dim=-1)
+        value = (reply.logprobs or ())[place]
+        assert value == pytest.approx(exact[list(kept).index(reply.completion_ids[place])].item(), abs=1e-4)
+    greedy = await engine.from_ids(PROMPT, attrs.evolve(sampling, temperature=0.0))
+    assert greedy.sampling_mask is not None
+    assert [list(kept) for kept in greedy.sampling_mask] == [[one] for one in greedy.completion_ids]
+    assert set(greedy.logprobs or ()) == {0.0}
+
+
 async def test_random_numbers_of_others_stay_as_they_are(engine: TransformersModel) -> None:
     torch: Any = import_module("torch")
     torch.manual_seed(11)

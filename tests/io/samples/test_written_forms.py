@@ -66,6 +66,14 @@ def test_images_come_back(form: str, *, expand: bool) -> None:
     assert [node.parent for node in found.nodes] == [None, None, "0"]
 
 
+@pytest.mark.parametrize(("form", "expand"), WRITTEN)
+def test_sampling_masks_come_back(form: str, *, expand: bool) -> None:
+    calls = [masked(place, call(f"c{place}", [1, *range(2, 2 + place)], [7, 8, 9])) for place in range(2)]
+    found = again(form, written(form, calls, expand=expand))
+    assert [one.step.sampling_mask for one in found.calls] == [one.step.sampling_mask for one in calls]
+    assert None not in [one.step.sampling_mask for one in calls]
+
+
 @given(CALLS, st.booleans(), st.sampled_from(WRITTEN))
 @tries(4)
 def test_what_is_written_comes_back(calls: list[StoredCall], masks: bool, how: tuple[str, bool]) -> None:
