@@ -29,10 +29,10 @@ def check_masked(name: str, reply: Reply, sampling: Sampling) -> None:
     Adapters refuse such an answer themselves. This is for engines that do not know the parameter, and for
     parts of a turn whose stream broke.
     """
+    if not sampling.sampling_masks:
+        return
     turns = [one for one in (reply, *reply.siblings) if one.completion_ids]
-    if sampling.sampling_masks and not all(
-        one.sampling_mask and all(one.sampling_mask.counts) for one in turns
-    ):
+    if not all(one.sampling_mask and all(one.sampling_mask.counts) for one in turns):
         error = InvalidReplyError(
             f"{name}: sampling masks were requested and did not come for all ids: leave `sampling_masks` "
             "out, or take another engine",
