@@ -85,8 +85,8 @@ PLANTED = (
     Fault(
         "a turn gets the ids of the turn that was sampled before, maybe for another session",
         "serve/turns.py",
-        "sampled = CompletedTurn.of(turn)",
-        "sampled = CompletedTurn.of(turn)\n"
+        "sampled = CompletedTurn.of(await sampler.turn_after(steps, request, known))",
+        "sampled = CompletedTurn.of(await sampler.turn_after(steps, request, known))\n"
         "            sampled, _origin.last = getattr(_origin, 'last', sampled), sampled",
         package=GATEWAY,
     ),

@@ -52,6 +52,7 @@ JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Headers that keep proxies from collecting a stream."""
+COMMENT = b": waiting\n\n"
 UNREAD_HEADER = "x-tito-unread"
 UNREAD = frozenset(("thinking", EFFORT))
 """What that header may name: wishes that most clients send, so that an error would be too much."""
@@ -182,6 +183,9 @@ class TurnResponse:
         connection: The client's connection.
         stream: The stream, once it has begun.
         unread: Wishes of the request of which the chat template reads nothing.
+        begin: Begins the stream, once its request is known.
+        fresh: Whether the turn is known to be a new one, of the response that the stream may name. A repeated
+            request gets the response of the turn that was lost.
         pinging: Holds what keeps a silent stream alive.
         record: What becomes of the request, for its span.
     """
@@ -195,6 +199,8 @@ class TurnResponse:
     connection: ClientConnection = attrs.field(init=False)
     stream: AnswerStream | None = attrs.field(default=None, init=False)
     unread: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    begin: Callable[[], Awaitable[AnswerStream]] | None = attrs.field(default=None, init=False)
+    fresh: bool = attrs.field(default=False, init=False)
     pinging: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     record: TurnRecord = attrs.field(init=False)
 
@@ -243,11 +249,12 @@ class TurnResponse:
         asked = await turns.read(session, request, stamp)
         waited = partial(self.gateway.metrics.count_wait, later=bool(session.commits), begun=self.begun)
         engine = turns.turn_engine(asked, waited)
+        begin = self.begin = partial(self._begin, request)
         if request.stream:
-            group.start_soon(self._ping, request)
+            group.start_soon(self._ping, begin)
 
         async def watch(delta: Delta) -> None:
-            stream = await self._begin(request)
+            stream = await begin()
             if stream.reading is None:
                 hidden = engine.by_messages
                 stream.reading = StreamReading(thinking=delta.thinking, hidden_reasoning=hidden)
@@ -257,6 +264,7 @@ class TurnResponse:
         async with self.gateway.sessions.answering(self.name, self._repeated()):
             turn = await recover(turns, session, asked)
             if turn is None:
+                self.fresh = True
                 with self.gateway.metrics.turns_running.track_inprogress():
                     turn = await turns.take(session, asked, engine, watching)
             self.pinging.cancel()
@@ -266,7 +274,7 @@ class TurnResponse:
             answer = TurnAnswer.of(turn.reply, **self._head())
             try:
                 if request.stream:
-                    end = partial(connection.last, (await self._begin(request)).finish(answer))
+                    end = partial(connection.last, (await begin()).finish(answer))
                 else:
                     whole = added.add(self.dialect.answer_body(request, answer), turn.reply)
                     end = partial(connection.json, 200, whole, self._headers())
@@ -293,20 +301,31 @@ class TurnResponse:
         """
         if self.stream is None:
             self.stream = self.dialect.stream(request, ReplyStamp(**self._head()))
-            headers = {"content-type": EVENTS, **UNBUFFERED, **self._headers()}
-            await self.connection.start(200, headers, self.stream.start())
+            await self._send(self.stream.start())
         return self.stream
 
-    async def _ping(self, request: ParsedRequest) -> None:
-        """Send events while a turn is prepared or sampled in silence: clients give up without any."""
+    async def _send(self, part: bytes) -> None:
+        """Send a part of a stream, behind its head."""
+        if self.connection.begun:
+            return await self.connection.more(part)
+        headers = {"content-type": EVENTS, **UNBUFFERED, **self._headers()}
+        return await self.connection.start(200, headers, part)
+
+    async def _ping(self, begin: Callable[[], Awaitable[AnswerStream]]) -> None:
+        """Send events while a turn is prepared or sampled in silence: clients give up without any.
+
+        An event names the response: until it is known which one answers, comments must do.
+        """
         with self.pinging, suppress(OSError):  # the client is gone, which `listen` learns, too
             while True:
                 await self.connection.silence(self.gateway.options.ping_seconds)
                 with anyio.CancelScope(shield=True):  # half a message would spoil the stream
-                    if self.stream is None:
-                        await self._begin(request)
+                    if not self.fresh:
+                        await self._send(COMMENT)
+                    elif self.stream is None:
+                        await begin()
                     else:
-                        await self.connection.more(self.stream.ping())
+                        await self._send(self.stream.ping())
 
     async def _hand_over(
         self, session: Session, turn: UnreceivedTurn, send_end: Callable[[], Awaitable[None]]
@@ -349,8 +368,9 @@ class TurnResponse:
         log_error(error, reply.status, self.name)
         if connection.over or connection.gone:
             return
-        if self.stream is not None:
-            await connection.last(self.stream.fail(reply.status, reply.kind, str(reply)))
+        if self.begin is not None and connection.begun:
+            stream = await self.begin()
+            await connection.last(stream.fail(reply.status, reply.kind, str(reply)))
             return
         body = error_body(reply, None if self.plain_errors else self.dialect)
         await connection.json(reply.status, body, {**self._headers(), **headers})

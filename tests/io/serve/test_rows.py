@@ -226,6 +226,7 @@ async def test_a_row_of_version_1_has_these_fields(tmp_path: Path) -> None:
         "worker": "worker 1",
         "instructed": False,
         "retry_key": None,
+        "continued": None,
         "asked": body,
     }
     assert {**first, "at": None, "name": None, "response": None} == {

@@ -398,10 +398,10 @@ async def test_an_error_names_the_field_that_the_engine_names_and_no_url_of_the_
     assert (error["param"], "http:" in error["message"]) == ("temperature", False)
 
 
-async def pinged(talk: Talk, path: str, body: dict[str, Any]) -> str:
+async def pinged(talk: Talk, path: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> str:
     """Return a stream whose turn is sampled only after its client received four events."""
     where = f"/sessions/{talk.name}{path}"
-    async with talk.http.stream("POST", where, json={**body, "stream": True}) as answer:
+    async with talk.http.stream("POST", where, json={**body, "stream": True}, headers=headers) as answer:
         assert answer.status_code == 200
         text, parts = "", answer.aiter_text()
         with anyio.fail_after(20):
@@ -437,6 +437,27 @@ async def test_a_stream_begins_with_pings_where_its_turn_takes_long(
         assert "nothing answers" in text
     else:
         assert '"k"' in text or '"ok"' in text  # some wait until the message is whole
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # as uvicorn's
+async def test_a_repeated_request_waits_with_comments_for_the_response_of_its_turn() -> None:
+    """An event would name a response of its own, which is never stored."""
+    body, key = {"messages": HELLO, "stream": True}, {"idempotency-key": "a"}
+    texts = list[str]()
+    async with talking(Scripted(held=anyio.Event()), choices=QUICK, socket=True) as talk:
+
+        async def ask() -> None:
+            texts.append((await talk.post(body, headers=key)).text)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await talk.engine.runs()
+            texts.append(await pinged(talk, CHAT, body, key))
+        (commit,) = await talk.commits()
+    assert sum(": waiting" in text for text in texts) == 1
+    assert {name for text in texts for name in re.findall(r'"id":"(chatcmpl-[^"]*)"', text)} == {
+        commit.response
+    }
 
 
 async def test_a_ping_comes_only_after_silence() -> None:

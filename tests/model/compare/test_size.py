@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 MODEL = sorted(Path(__file__).parent.parent.glob("*.py"))
-MOST = 560
+MOST = 600
 """Logical lines of code: a statement that is written over several lines counts once."""
 
 
