@@ -131,8 +131,11 @@ def write(row: Row, place: int, owners: dict[str, Row | None]) -> None:
 
 
 def reward(call: StoredCall, unit: Calls, options: SampleOptions) -> float | None:
-    """Return a row's reward: its own, or the only one of its conversation, discounted for each later turn."""
-    given = next((one.reward for one in unit if one.reward is not None), None)
+    """Return a row's reward: its own, the sum, or the only one, discounted for each later turn."""
+    rewards = [one.reward for one in unit if one.reward is not None]
+    if options.rewards is Rewards.SUM:
+        return sum(rewards) if rewards else None
+    given = rewards[0] if rewards else None
     later = [one for one in unit if one.order > call.order and sampled(one)]
     if options.rewards is Rewards.PER_LEAF or given is None:
         return call.reward if options.rewards is Rewards.PER_LEAF else None

@@ -105,9 +105,8 @@ def test_arguments_of_the_client_s_own_are_never_changed(args: dict[str, Any]) -
     found = with_effort(under_all_names(args))
     assert {name: found[name] for name in args} == args
     assert under_all_names(found) == found
-    assert switched(found) is (
-        switched(args) if switched(args) is not None or EFFORT not in args else args[EFFORT] != "none"
-    )
+    effort_alone = switched(args) is None and EFFORT in args and not SWITCHES.keys() <= args.keys()
+    assert switched(found) is (args[EFFORT] != "none" if effort_alone else switched(args))
 
 
 def test_a_switch_that_is_read_changes_the_key_of_a_rendering_and_no_other_does() -> None:
