@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import attrs
 
 from .engine import CALLS, Call, Script, thought, written
-from .program import TASK, Place, Program, library
+from .program import NODE, TASK, Place, Program, library
 
 CATALOGUE: dict[str, list[dict[str, Any]]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -93,7 +92,7 @@ SCRIPTS = {
 def _claude(place: Place) -> list[str]:
     """Return Claude Code's command; `claude` itself needs an install script, and none is run."""
     wrapper = place.environment / "node_modules" / "@anthropic-ai" / "claude-code" / "cli-wrapper.cjs"
-    return [shutil.which("node") or "node", str(wrapper), "-p", TASK]
+    return [NODE, str(wrapper), "-p", TASK]
 
 
 def _opencode(place: Place) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from .engine import CALLS, Call, Script
 
 HERE = Path(__file__).parent
 PINS = HERE / "pins"
+PROGRAMS = HERE / "programs"
+NODE = shutil.which("node") or "node"
 NEWER_PYTHON = {"mistral-vibe": "3.12", "openhands": "3.12"}
 """Agents that do not run with the oldest Python of this project."""
 NOTES = [f"Note {number}: the river is {10 * number} metres wide.\n" for number in range(1, CALLS + 1)]
@@ -91,9 +94,22 @@ def calling(call: Callable[[Place, int], Call]) -> Callable[[Place], Script]:
 
 def own_command(agent: str, way: str = "") -> Callable[[Place], list[str]]:
     """Return the command of a file in `programs`, which gets the URL, the way to use it, and the task."""
-    file = HERE / "programs" / f"{agent.replace('-', '_')}.py"
+    name = agent.replace("-", "_")
+    if in_javascript(agent):
+        return lambda place: [NODE, str(place.environment / f"{name}.mjs"), place.url, way, TASK]
+    file = PROGRAMS / f"{name}.py"
     # -P: the folder of the file is not on the path, where it would hide the library of its name
     return lambda place: [str(place.environment / "bin" / "python"), "-P", str(file), place.url, way, TASK]
+
+
+def in_javascript(agent: str) -> bool:
+    """Return whether the file of a library's agent is in JavaScript."""
+    return (PROGRAMS / f"{agent.replace('-', '_')}.mjs").exists()
+
+
+def modules(place: Place) -> dict[str, str]:
+    """Return all files in JavaScript by their paths beside the libraries: Node looks for these from there."""
+    return {str(place.environment / file.name): file.read_text() for file in PROGRAMS.glob("*.mjs")}
 
 
 def library(agent: str, way: str = "", *, package: str | None = None) -> Program:
@@ -103,6 +119,7 @@ def library(agent: str, way: str = "", *, package: str | None = None) -> Program
         agent=agent,
         package=package or agent,
         command=own_command(agent, way),
+        files=modules if in_javascript(agent) else nothing,
         script=calling(
             lambda place, number: Call("read_note", {"path": place.note(number), "lines": number + 1})
         ),
