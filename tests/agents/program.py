@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 PINS = HERE / "pins"
 PROGRAMS = HERE / "programs"
 NODE = shutil.which("node") or "node"
-NEWER_PYTHON = {"mistral-vibe": "3.12", "openhands": "3.12"}
+NEWER_PYTHON = {"mistral-vibe": "3.12", "openhands": "3.12", "fast-agent": "3.13"}
 """Agents that do not run with the oldest Python of this project."""
 NOTES = [f"Note {number}: the river is {10 * number} metres wide.\n" for number in range(1, CALLS + 1)]
 TASK = "Read the notes in this folder, one after the other, and say how wide the river is."
