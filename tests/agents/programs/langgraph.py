@@ -1,4 +1,4 @@
-"""A LangGraph agent: `URL WAY TASK`, where WAY is chat or anthropic."""
+"""A LangGraph agent: `URL WAY TASK`, where WAY is chat, chat with a name or anthropic."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def model(url: str, way: str) -> BaseChatModel:
 
 
 url, way, task = sys.argv[1:]
-agent = create_agent(model(url, way), tools=[read_note], system_prompt="Be brief.")
+name = "reader" if way == "chat with a name" else None  # is sent with each assistant message
+agent = create_agent(model(url, way), tools=[read_note], system_prompt="Be brief.", name=name)
 found = agent.invoke({"messages": [{"role": "user", "content": task}]}, {"recursion_limit": 50})
 print(found["messages"][-1].content)
