@@ -65,7 +65,7 @@ class Tools:
         functions: The functions by name.
         schemas: Their JSON schemas, as templates take them.
         counts: How many `calls` there were, and how many of them were `failures`: the function is unknown, or
-            it raised. A value such as `{"error": ...}` that a function returns is none.
+            it raised. A value such as `{"error": ...}` that a function returns is no failure.
 
     Raises:
         InputError: They are no list, or two have the same name.
