@@ -38,7 +38,7 @@ ALLOWED = {
     "typing",
 }
 MORE = {
-    "data.py": {"binascii", "cattrs", "cattrs.errors", "cattrs.gen"},
+    "data.py": {"binascii", "cattrs", "cattrs.errors", "cattrs.gen", "struct"},
     "media.py": {"binascii", "hashlib"},  # an image is known by the digest of its bytes
 }
 IN_TESTING = {"copy", "string", "textwrap", "hypothesis", "hypothesis.strategies"}
