@@ -31,6 +31,7 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.client.conversation import Conversation
 from tito_io.embedded import write_family
+from tito_io.embedded.app import app as embedded_app
 from tito_io.engines.protocol import (
     Engine,
     EngineAnswer,
@@ -232,6 +233,13 @@ def wordy(tmp_path: Path, *texts: str) -> Path:
     return script
 
 
+@pytest.fixture
+def short_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded engine takes a million ids, which takes long to fill."""
+    monkeypatch.setitem(embedded_app.__kwdefaults__ or {}, "max_model_len", 32_768)
+
+
+@pytest.mark.usefixtures("short_context")
 def test_a_full_context_is_reported_with_the_turns_that_fit(tmp_path: Path) -> None:
     options = ("--script", str(wordy(tmp_path, "word " * 2_000, "no " * 9_000)), "--turns", "40")
     result = run(*options, "--json")
@@ -247,6 +255,7 @@ def test_a_full_context_is_reported_with_the_turns_that_fit(tmp_path: Path) -> N
     assert f"stopped early: {error}" in shown.stdout
 
 
+@pytest.mark.usefixtures("short_context")
 def test_a_first_prompt_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
     options = ("--script", str(wordy(tmp_path, "word " * 50_000)))
     for result in (run(*options), run(*options, "--json")):
