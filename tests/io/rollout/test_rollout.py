@@ -235,7 +235,7 @@ def wordy(tmp_path: Path, *texts: str) -> Path:
 
 @pytest.fixture
 def short_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedded engine takes a million ids, which takes long to fill."""
+    """Shorten the context of the embedded engine: a million ids take long to fill."""
     monkeypatch.setitem(embedded_app.__kwdefaults__ or {}, "max_model_len", 32_768)
 
 
