@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 PLAIN = ("str", "int", "str | None", "int | None", "float | None", "Mapping[str, Any]")
 """Types, as they are written, of fields that check what they are given."""
-STEP_LATER = ("media", "sampling_mask")
-"""Fields of a step that are left out where it has none, as it was stored before there were any."""
-DELTA_LATER = (*STEP_LATER, "shared_media")
 
 
 def to_data(value: object) -> Any:
@@ -118,9 +115,14 @@ def _converter() -> Converter:
     converter.register_structure_hook_factory(attrs.has, lambda kind: _structure(kind, converter))
     read(SamplingMask, _sampling_mask)
     write(SamplingMask, _sampling_mask_data)
-    without = override(omit_if_default=True)
-    for kind, later in ((Step, STEP_LATER), (StepDelta, DELTA_LATER)):
-        write(kind, make_dict_unstructure_fn(kind, converter, **dict.fromkeys(later, without)))  # type: ignore[arg-type]  # fields by name
+    without = override(
+        omit_if_default=True
+    )  # a step without media or masks is stored as before there were any
+    write(Step, make_dict_unstructure_fn(Step, converter, media=without, sampling_mask=without))
+    delta = make_dict_unstructure_fn(
+        StepDelta, converter, media=without, shared_media=without, sampling_mask=without
+    )
+    write(StepDelta, delta)
     return converter
 
 

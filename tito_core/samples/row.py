@@ -153,6 +153,10 @@ class RowDraft:
         """Return how many sampled ids of a call on the path are in the row."""
         return max(min(call.stop, self.length) - call.start, 0)
 
+    def trained(self, owned: Collection[str]) -> int:
+        """Return how many ids train where the row trains the calls in `owned`."""
+        return sum(self.kept_ids(call) for call in self.path if call.name in owned)
+
 
 @attrs.frozen(kw_only=True)
 class RowPlace:
@@ -212,7 +216,7 @@ def write_row(
         sampling_mask=row_mask(((call.name, call.step) for call in draft.path), draft.length),
         left_out=draft.call.stop - draft.length,
         reward=reward,
-        weight=sum(map(draft.kept_ids, (call for call in draft.path if call.name in owned))) / total,
+        weight=draft.trained(owned) / total,
         tree=place.tree,
         follows=place.follows,
         agent=place.agent,

@@ -168,15 +168,9 @@ def _rows(
     conversations = trees if options.conversation is ConversationScope.TREE else dict.fromkeys(trees, "")
     to_go = _rewards_to_go(forest, conversations)
     rewards = _rewards(forest, conversations, options, to_go)
-    counts = {
-        draft.call.name: sum(
-            draft.kept_ids(call) for call in draft.path if call.name in owned[draft.call.name]
-        )
-        for draft in drafts
-    }
     agent_of, totals = agents(forest), dict.fromkeys(conversations.values(), 0)
-    for name, count in counts.items():
-        totals[conversations[name]] += count
+    for draft in drafts:
+        totals[conversations[draft.call.name]] += draft.trained(owned[draft.call.name])
     for draft in drafts:
         name = draft.call.name
         conversation = conversations[name]
