@@ -1,19 +1,6 @@
 // An agent of LangChain in JavaScript: `URL WAY TASK`.
 
-import { ChatOpenAI } from "@langchain/openai";
-import { createAgent, tool } from "langchain";
-import { description, name, readNote, schema, task, url } from "./notes.mjs";
+import { createAgent } from "langchain";
+import { run } from "./langchain_model.mjs";
 
-const model = new ChatOpenAI({
-  model: "any",
-  apiKey: "none",
-  configuration: { baseURL: `${url}/v1` },
-  maxRetries: 0,
-});
-const tools = [tool(readNote, { name, description, schema })];
-const agent = createAgent({ model, tools, systemPrompt: "Be brief." });
-const found = await agent.invoke(
-  { messages: [{ role: "user", content: task }] },
-  { recursionLimit: 50 },
-);
-console.log(found.messages.at(-1).text);
+await run(createAgent);
