@@ -28,12 +28,15 @@ def row_mask(turns: Iterable[tuple[str, Step]], length: int) -> SamplingMask | N
     tito_core.errors.InputError: 'a' has a sampling mask and 'b' of the same row log-probabilities without ...
     """
     sampled = [(name, step) for name, step in turns if step.completion_ids]
-    masked = [(name, step) for name, step in sampled if step.sampling_mask is not None]
+    masked = [
+        (name, step.prompt_ids.length, mask)
+        for name, step in sampled
+        if (mask := step.sampling_mask) is not None
+    ]
     bare = [name for name, step in sampled if step.sampling_mask is None and step.logprobs is not None]
     if masked and bare:
         raise InputError(
             f"{masked[0][0]!r} has a sampling mask and {bare[0]!r} of the same row log-probabilities without "
             "one, which are of another kind: sample all turns of a conversation with masks, or none"
         )
-    masks = ((step.prompt_ids.length, step.sampling_mask) for _, step in masked)
-    return SamplingMask.placed(((start, mask) for start, mask in masks if mask), length)
+    return SamplingMask.placed(((start, mask) for _, start, mask in masked), length)
