@@ -14,17 +14,19 @@ class NamedEngine(NamedTuple):
         words: What it is.
         family: Why it needs the model's folder; empty where it takes one and needs none, None where it takes
             none.
+        masks: The route that has sampling masks, where it is not the adapter's default.
     """
 
     adapter: str
     words: str
     family: str | None = None
+    masks: str | None = None
 
 
 NO_RENDERER = "it has no route that renders"
 ENGINES: Mapping[str, NamedEngine] = {
     "embedded": NamedEngine("", "a seeded sampler of random text, without a server"),
-    "vllm": NamedEngine("vllm:VLLM", "vLLM's OpenAI-compatible server"),
+    "vllm": NamedEngine("vllm:VLLM", "vLLM's OpenAI-compatible server", masks="generate"),
     "sglang": NamedEngine("sglang:SGLang", "SGLang's server", family=""),
     "dynamo": NamedEngine("dynamo:Dynamo", "NVIDIA Dynamo's frontend; needs --family", NO_RENDERER),
     "llamacpp": NamedEngine(

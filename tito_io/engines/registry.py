@@ -117,8 +117,8 @@ def _adapter(name: str, address: EngineOptions) -> Engine:
     """Return an engine of the adapter that `ENGINES` names."""
     row, where = ENGINES[name], address.where(name)
     own: dict[str, Any] = {} if row.family is None else {"family": address.folder(name, row.family)}
-    if name == "vllm" and address.sampling_masks:
-        own["route"] = "generate"
+    if row.masks and address.sampling_masks:
+        own["route"] = row.masks
     module, _, kind = row.adapter.partition(":")
     engine: Engine = getattr(import_module(f".{module}", __package__), kind)(
         where, **own, **address.connection
