@@ -138,8 +138,8 @@ class Certificates:
         key = (rendering.key, "" if opening is None else repr(opening))
         if key not in self._known:
             # Where a message begins the answer, other ids stand in the place of the generation prompt.
-            new = self.begin is None or opening is not None
-            begun = KnownRendering() if self.begin is None or new else await self.begin(rendering)
+            stored = self.begin if opening is None else None
+            begun = KnownRendering() if stored is None else await stored(rendering)
             begun.brief = brief_rendering(rendering)
             while len(self._known) >= self.most:
                 del self._known[next(iter(self._known))]

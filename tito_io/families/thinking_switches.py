@@ -39,11 +39,13 @@ class ThinkingSwitches:
         values = {**SWITCHES, EFFORT: (NO_EFFORT, "low", "high")}
         texts = {name: [_texts(family, name, value) for value in some] for name, some in values.items()}
         read = frozenset(name for name, found in texts.items() if any(one != found[0] for one in found))
+        if EFFORT not in read:
+            return cls(read)
         written = [
             None if text is None else text.replace(UNLIKELY, NO_EFFORT)
             for text in _texts(family, EFFORT, UNLIKELY)
         ]
-        return cls(read, EFFORT in read and texts[EFFORT][0] != written)
+        return cls(read, texts[EFFORT][0] != written)
 
     def reaching(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return template arguments without the names that are not read.
