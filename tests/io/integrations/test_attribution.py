@@ -33,6 +33,10 @@ def texts(family: TokenizerFamily, found: Attribution) -> list[tuple[str, str]]:
     return [(mark, family.decode([index for _, index in pairs])) for mark, pairs in groups]
 
 
+def assert_unknown(found: Attribution) -> None:
+    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+
+
 def test_every_id_has_its_message(tokenizer: Any) -> None:
     family = Family.of(tokenizer)
     messages = [SYSTEM, QUESTION, ANSWER, QUESTION]
@@ -104,10 +108,8 @@ def test_a_generation_prompt_that_changes_the_turn_before_leaves_owners_unknown(
         "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
     )
     family = Family.of(tokenizer, template=template)
-    found = attributed(
-        family, [QUESTION, {"role": "assistant", "content": "Sunny"}], add_generation_prompt=True
-    )
-    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+    said = {"role": "assistant", "content": "Sunny"}
+    assert_unknown(attributed(family, [QUESTION, said], add_generation_prompt=True))
 
 
 def test_owners_are_unknown_where_a_tokenizer_cannot_be_called(tokenizer: Any) -> None:
@@ -119,7 +121,7 @@ def test_owners_are_unknown_where_a_tokenizer_cannot_be_called(tokenizer: Any) -
 
     found = attributed(Family.of(Offsetless()), [QUESTION], add_generation_prompt=True)
     assert found.ids == Family.of(tokenizer).ids([QUESTION], add_generation_prompt=True)
-    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+    assert_unknown(found)
 
 
 def test_the_prefilled_part_of_a_turn_is_not_sampled(tokenizer: Any) -> None:
@@ -195,12 +197,12 @@ def test_contents_that_are_not_found_leave_the_ids_without_owners(tokenizer: Any
     family = Family.of(tokenizer, template=template, stop_ids=[1])
     found = attributed(family, [SYSTEM, QUESTION])
     assert found.ids == family.ids([SYSTEM, QUESTION])
-    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+    assert_unknown(found)
 
 
 def test_two_assistants_in_a_row_are_not_told_apart(tokenizer: Any) -> None:
     found = attributed(Family.of(tokenizer), [QUESTION, ANSWER, ANSWER])
-    assert (set(found.owners), found.content, found.sampled) == ({-1}, [], [])
+    assert_unknown(found)
 
 
 def test_a_refused_conversation_is_refused(tokenizer: Any) -> None:
