@@ -111,7 +111,7 @@ def name_of(result: Message, past: Sequence[Message]) -> str:
 
 
 def is_strange(messages: Sequence[Message]) -> bool:
-    """Return whether a result answers a call that there is none of, where calls were made."""
+    """Return whether a result answers an unknown call, where calls were made."""
     called = {call.get("id") for call in example.calls(messages)}
     return any(called and m["role"] == "tool" and m["tool_call_id"] not in called for m in messages)
 
@@ -231,7 +231,7 @@ ROWS: dict[str, tuple[Any, SampledTurn, Sequence[Plain], Any]] = {
     "a text twice": (doubling, turn(), [user("ab"), user("c")], NOT_ONCE),
     "a sum": (summing, turn(), [user("ab"), user("c")], NOT_ONCE),
     # The turn's text cannot be located in a short history, which has no calls to answer.
-    "results of calls that there are none of": (
+    "results of unknown calls": (
         refusing(is_strange, "a result answers no call"),
         CALLED,
         STRANGERS,

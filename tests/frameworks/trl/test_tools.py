@@ -122,7 +122,7 @@ def test_tools_that_cannot_be_called_are_named(given: Any, match: str) -> None:
 
 def test_calls_and_failures_are_counted() -> None:
     def report() -> dict[str, str]:
-        """Return an error that is none."""
+        """Return what looks like an error, and is the result."""
         return {"error": "none"}
 
     tools = Tools([multiply, wait, report])

@@ -160,7 +160,7 @@ def test_a_line_that_is_no_key_is_refused(tmp_path: Path, content: bytes | None,
     if content is not None:
         (tmp_path / "keys").write_bytes(content)
     for place in ("keys", *(["."] if content is None else [])):
-        # A store that there is none of: were the keys taken, it would end there, and not serve.
+        # A store of an unknown kind: were the keys taken, it would end there, and not serve.
         found = run("--keys", str(tmp_path / place), "--store", "nowhere")
         assert (found.exit_code, said in found.output) == (BAD_INPUT, True), found.output
 
