@@ -291,7 +291,7 @@ def weights(call: StoredCall, place: int) -> str | None:
 def routed(row: Row, place: int) -> bytes | None:
     """Return the first row that calls on the way sent for a position, of those that are a route.
 
-    The rows have two numbers, so that a row of zeros is no choice. One like the row before it is the last choice.
+    The rows have two numbers, so that zeros are no choice. One like the row before it is the last choice.
     """
     found = []
     for call in row.path:
