@@ -104,6 +104,8 @@ def expected_parts(
         reach = _up_to_new_text(template, until, place, tail)
         called = bool(messages[place].get("tool_calls"))
         starts = _starts(turn, tail[:reach], template.stop_ids, called=called)
+        if starts == [0]:
+            starts = [_after_merged(turn, template.ids(until), tail, reach)]
         yield Part(tuple(tail[start:] for start in starts), place, whole=tail, close=reach)
 
 
@@ -130,6 +132,19 @@ def _after_stop(ids: Sequence[int], close: Sequence[int], stops: Collection[int]
     """
     known = bool(ids) and (not stops or ids[-1] in stops) and ids[-1] in close
     return list(close).index(ids[-1]) + 1 if known else 0
+
+
+def _after_merged(turn: SampledTurn, rendered: Sequence[int], tail: Sequence[int], reach: int) -> int:
+    """Return how many ids of the close are over where one id holds the end of the text and their text.
+
+    The engine ended the turn at a stop string, such as a line break, and the template's own ids show it.
+    """
+    if turn.truncated is not False or not turn.ids:
+        return 0
+    places = (
+        place for place in range(reach, 0, -1) if tuple(rendered[place - len(tail) :]) == tuple(tail[place:])
+    )
+    return next((place for place in places if rendered[place - len(tail) - 1] == turn.ids[-1]), 0)
 
 
 # --- what the template writes after a turn ------------------------------------------------------------------

@@ -102,3 +102,15 @@ def test_what_is_added_follows_what_was_sampled(toy: str, sampled: str, added: s
     (only,) = last.choices
     written = decode(last.whole).removeprefix(toy_named(toy).close)
     assert decode(only) == added + written.removeprefix("<|user|>" if toy == "markers" else "")
+
+
+@pytest.mark.parametrize(("truncated", "added"), [(False, ""), (True, "\n"), (None, "\n")])
+def test_an_id_that_holds_the_end_of_the_text_and_its_close_ends_a_turn(
+    truncated: bool | None, added: str
+) -> None:
+    """The engine ended it at a line break, which is one id with the letter before it, and no stop id."""
+    toy = toy_named("plain_text")
+    chat = [{"role": role, "content": "a"} for role in ("user", "assistant", "user")]
+    turn = SampledTurn(toy.encode("a\n"), truncated=truncated)
+    *_, last = expected_parts(Template(toy, toy.decode, toy.stop_ids), chat, {1: turn}, None)
+    assert [toy.decode(list(one)) for one in last.choices] == [f"{added}USER: a\nASSISTANT: "]
