@@ -46,12 +46,17 @@ GROUPS = {
     "file": "all lines of the file",
     "line": "each line by itself",
 }
+FAIL_ON = {
+    "breaks": "a prompt that was sent as messages has other ids than were used",
+    "hypothetical": "also where a prompt that was sent as ids would have had other ones",
+}
 STATUSES = """\b
 Exit status:
-  0    no drift: every prompt, rendered from its messages, repeats the ids that were used
-  1    drift was found
+  0    no break: every prompt that was sent as messages repeats the ids that were used
+  1    breaks were found; with --fail-on hypothetical also those that did not happen, because the
+       prompts were sent as ids
   2    bad input: options, file, model folder
-  3    no drift in what was compared, but not everything was: unreadable lines, prompts that the
+  3    no break in what was compared, but not everything was: unreadable lines, prompts that the
        template rejects, with images whose place in the ids is unknown, or without messages, or
        nothing to compare
   130  interrupted; standard error says how far it was
@@ -105,6 +110,7 @@ class AuditOptions:
     max_line: int
     block_size: int
     show: int
+    fail_on: str
     ray: str | None
     as_json: bool
     html: Path | None
@@ -188,6 +194,13 @@ class AuditOptions:
     help="How many breaks to show at most, the causes in turn.",
 )
 @click.option(
+    "--fail-on",
+    type=click.Choice(list(FAIL_ON)),
+    default="breaks",
+    show_default=True,
+    help=f"What ends with status 1. {choices(FAIL_ON)}",
+)
+@click.option(
     "--ray",
     metavar="ADDRESS",
     help="Audit on a Ray cluster. host:port: that cluster. auto: the one Ray finds. local: start one here. "
@@ -212,7 +225,8 @@ def audit(**values: Any) -> None:
     with output_may_close():
         _print_report(report, as_json=options.as_json)
     complete = 0 if report.whole else INCOMPLETE
-    sys.exit(DRIFT if report.tally.breaks else complete)
+    failing = report.tally.breaks if options.fail_on == "hypothetical" else report.tally.actual_breaks
+    sys.exit(DRIFT if failing else complete)
 
 
 def _print_report(report: AuditReport, *, as_json: bool) -> None:

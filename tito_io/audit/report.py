@@ -72,6 +72,25 @@ class AuditReport:
         return f"{engine}the template refuses{first}"
 
     @property
+    def hypothetical(self) -> int:
+        """How many breaks did not happen, because their prompts were sent as ids."""
+        return self.tally.breaks - self.tally.actual_breaks
+
+    @property
+    def headline(self) -> str:
+        """What was found, in one line; in two where breaks did not happen."""
+        tally = self.tally
+        conversations = counted(tally.conversations, "conversation")
+        if not tally.compared_prompts:
+            calls = counted(tally.calls, "call")
+            return f"nothing could be compared: {conversations} with {calls}, but no prompt to render"
+        compared = f"{conversations}, {counted(tally.compared_prompts, 'prompt')} compared"
+        if not tally.breaks:
+            return f"no drift in {compared}"
+        others = f";\n{self.hypothetical:,} would have happened with a fresh render"
+        return f"{counted(tally.actual_breaks, 'break')} in {compared}{others * bool(self.hypothetical)}"
+
+    @property
     def whole(self) -> bool:
         """Whether every prompt of the file was compared, and there was at least one."""
         tally = self.tally

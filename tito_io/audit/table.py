@@ -43,17 +43,13 @@ def table(report: AuditReport) -> Group:
 
 
 def verdict(report: AuditReport) -> Text:
-    """Return the first line."""
+    """Return the first lines. What did not happen is neither good nor bad."""
     tally = report.tally
-    conversations = count(tally.conversations, "conversation")
-    if not tally.compared_prompts:
-        calls = count(tally.calls, "call")
-        text = f"nothing could be compared: {conversations} with {calls}, but no prompt to render"
-        return Text(text, style="bold yellow")
-    compared = f"{conversations}, {count(tally.compared_prompts, 'prompt')} compared"
-    if tally.breaks:
-        return Text(f"{count(tally.breaks, 'break')} in {compared}", style="bold red")
-    return Text(f"no drift in {compared}", style="bold green" if report.whole else "bold yellow")
+    if tally.actual_breaks:
+        return Text(report.headline, style="bold red")
+    if tally.breaks and report.whole:
+        return Text(report.headline, style="bold")
+    return Text(report.headline, style="bold green" if report.whole else "bold yellow")
 
 
 def _causes(tally: Tally) -> Table:
@@ -104,10 +100,8 @@ def rates(report: AuditReport) -> Text:
     lines = [f"{one.name:<22}{one.percent:>7}  ({one.counted})" for one in figures(tally)]
     if tally.ids_lost_to_merging and not tally.breaks:
         lines.append(f"ids lost to merging, although no prompt drifts: {UNSEEN}")
-    if tally.actual_breaks:
-        lines.append(f"actual breaks: {tally.actual_breaks:,}, in prompts that were sent as messages")
-    elif tally.breaks:
-        lines.append("the breaks are hypothetical: the prompts were sent as ids")
+    if report.hypothetical:
+        lines.append(f"hypothetical breaks: {report.hypothetical:,}, in prompts that were sent as ids")
     if report.engine:
         lines.append(f"rendered as {report.engine} renders")
     if Cause.RENDERING.name in tally.causes:

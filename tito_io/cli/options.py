@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -118,8 +119,23 @@ def html_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
 
 def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # noqa: A002  # click's name
     """Return `--family FOLDER` with the command's own description."""
-    folder = click.Path(path_type=Path)
-    return click.option("--family", type=folder, metavar="FOLDER", required=required, help=help)
+    return click.option(
+        "--family",
+        type=click.Path(path_type=Path),
+        callback=_family_folder,
+        metavar="FOLDER",
+        required=required,
+        help=f"{help} embedded: that of the embedded engine.",
+    )
+
+
+def _family_folder(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
+    """Return a model folder: that of the embedded engine is written for this command, and removed."""
+    if value != Path("embedded") or value.exists():
+        return value
+    from tito_io.embedded import write_family  # noqa: PLC0415  # takes a while to import
+
+    return write_family(Path(ctx.with_resource(TemporaryDirectory(prefix="tito-"))) / "embedded")
 
 
 def template_arg_option(name: str, *, whose: str = "") -> Callable[[F], F]:

@@ -24,8 +24,11 @@ from tito_io.audit.rates import RATES, UNSEEN, figures
 from tito_io.cli.errors import BAD_INPUT
 from tito_io.cli.main import INTERRUPTED
 from tito_io.families.family import Family
+from tito_io.rollout.command import rollout
 from tito_io.samples.forms.tito import write_calls
 from tito_io.samples.line_groups import Group
+
+HYPOTHETICAL = ("--fail-on", "hypothetical")
 
 
 def run(path: Path, folder: Path, *options: str) -> Result:
@@ -48,16 +51,30 @@ def test_no_drift_is_0(tidy: Path, folder: Path) -> None:
     assert result.stderr == ""
 
 
-def test_drift_is_1_and_the_table_shows_both_sides(wild: Path, folder: Path) -> None:
+def test_breaks_that_did_not_happen_are_0_and_the_table_shows_both_sides(wild: Path, folder: Path) -> None:
     result = run(wild, folder, "--show", "2")
-    assert result.exit_code == DRIFT
-    assert "breaks in 3 conversations, 18 prompts compared" in result.stdout
+    assert result.exit_code == 0
+    first, second, *_ = result.stdout.splitlines()
+    assert first == "0 breaks in 3 conversations, 18 prompts compared;"
+    assert second.endswith(" would have happened with a fresh render")
     assert "2 of " in result.stdout
     assert "retokenized" in result.stdout
     assert "the same text, other ids" in result.stdout
     assert "changed ids" in result.stdout
     assert "cached ids lost" in result.stdout
-    assert "the breaks are hypothetical: the prompts were sent as ids" in result.stdout
+    assert "in prompts that were sent as ids" in result.stdout
+
+
+def test_breaks_that_did_not_happen_may_be_1(wild: Path, folder: Path) -> None:
+    assert run(wild, folder, *HYPOTHETICAL).exit_code == DRIFT
+
+
+def test_the_embedded_engine_is_a_family_by_name(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    CliRunner().invoke(rollout, ["--turns", "3", "--calls", str(calls), "--json"], catch_exceptions=False)
+    result = run(calls, Path("embedded"))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("0 breaks in 1 conversation, ")
 
 
 def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) -> None:
@@ -80,7 +97,7 @@ def test_lines_without_an_id_are_counted_and_said_once(tidy: Path, folder: Path,
 
 
 def test_json_is_an_object_a_break_and_then_the_summary(wild: Path, folder: Path) -> None:
-    result = run(wild, folder, "--json", "--show", "0")
+    result = run(wild, folder, "--json", "--show", "0", *HYPOTHETICAL)
     *breaks, last = map(json.loads, result.stdout.splitlines())
     assert result.exit_code == DRIFT
     assert len(breaks) == last["summary"]["breaks"] > 3
@@ -102,7 +119,7 @@ def test_the_block_size_is_that_of_the_prefix_cache(wild: Path, folder: Path) ->
 
 def test_a_page_is_written_whole_in_itself(wild: Path, folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert run(wild, folder, "--html", str(page)).exit_code == DRIFT
+    assert run(wild, folder, "--html", str(page)).exit_code == 0
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert "wild.jsonl, rendered with family" in text
@@ -114,7 +131,7 @@ def test_what_could_not_be_compared_is_3_where_nothing_drifted(
     for path, status in ((tidy, INCOMPLETE), (wild, DRIFT)):
         broken = tmp_path / path.name
         broken.write_bytes(path.read_bytes() + b"{no\n")
-        result = run(broken, folder)
+        result = run(broken, folder, *HYPOTHETICAL)
         assert result.exit_code == status
         assert "not audited: line 19: " in result.stdout
 
@@ -142,8 +159,8 @@ def test_where_nothing_was_compared_there_is_no_verdict(folder: Path, tmp_path: 
     assert result.exit_code == INCOMPLETE
     assert "nothing could be compared: 0 conversations with 0 calls" in result.stdout
     assert "no drift" not in result.stdout
-    assert "Nothing could be compared" in html.read_text()
-    assert "No drift" not in html.read_text()
+    assert "nothing could be compared" in html.read_text()
+    assert "no drift" not in html.read_text()
     assert run(path, folder, "--json").exit_code == INCOMPLETE
 
 
@@ -239,10 +256,11 @@ def test_date_tools_and_arguments_are_those_of_the_run(tmp_path: Path, key: str 
     folder = replace(family_folder(tmp_path / "family"), chat_template__jinja=template)
     path = _dated(tmp_path / "file.jsonl", folder, key)
     (tmp_path / "tools.json").write_text('[{"name": "f"}]')
-    given = ["--tools", str(tmp_path / "tools.json"), "--template-arg", "mode=fast"]
+    given = ["--tools", str(tmp_path / "tools.json"), "--template-arg", "mode=fast", *HYPOTHETICAL]
     assert run(path, folder, *given, "--date", "2026-05-05").exit_code == 0
     assert run(path, folder, *given, "--date", "2025-05-05").exit_code == DRIFT
-    assert run(path, folder, "--date", "2026-05-05").exit_code == (DRIFT if key is None else 0)
+    status = run(path, folder, "--date", "2026-05-05", *HYPOTHETICAL).exit_code
+    assert status == (DRIFT if key is None else 0)
     result = run(path, folder, *given, "--date", "2025-05-05", "--json")
     assert json.loads(result.stdout.splitlines()[0])["cause"] == "rendering"
     assert "is this the served model's folder" in run(path, folder, "--date", "2025-05-05").stdout
@@ -251,7 +269,7 @@ def test_date_tools_and_arguments_are_those_of_the_run(tmp_path: Path, key: str 
 def test_help_documents_statuses_and_causes_in_their_order() -> None:
     result = CliRunner().invoke(audit, ["--help"])
     assert result.exit_code == 0
-    assert "no drift: every prompt" in result.output
+    assert "no break: every prompt" in result.output
     assert "  130  interrupted; standard error says how far" in result.output
     legends = [STATUSES.index(f"\n  {one.name} ") for one in figures(Tally())]
     assert legends == sorted(legends)

@@ -152,7 +152,7 @@ def test_a_filter_for_each_cause_that_is_shown() -> None:
 
 def test_a_page_without_breaks_says_so() -> None:
     words = ParsedPage(page(report(), HEADING)).words
-    assert "No drift in 2 conversations" in words
+    assert "no drift in 2 conversations" in words
     assert "Causes" not in words
 
 

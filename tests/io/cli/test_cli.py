@@ -230,7 +230,7 @@ def test_files_are_written_whole_after_the_reader_leaves(form: tuple[str, ...], 
     assert unread("rollout", "--turns", "4", "--calls", str(calls)) == 0
     assert len(calls.read_text(encoding="utf-8").splitlines()) == 4
     pages = tmp_path / "audit.html", tmp_path / "lint.html"
-    assert unread("audit", str(calls), "--family", str(folder), "--html", str(pages[0])) == 1
+    assert unread("audit", str(calls), "--family", str(folder), "--html", str(pages[0])) == 0
     assert unread("lint", str(folder), "--html", str(pages[1])) == lint_status(folder)
     for page in pages:
         assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
@@ -327,7 +327,7 @@ def test_a_terminal_that_lacks_letters_gets_escapes(tmp_path: Path) -> None:
         run.communicate(timeout=60)
     with started("audit", str(calls), "--family", str(folder), environ={"PYTHONIOENCODING": "ascii"}) as run:
         out, err = run.communicate(timeout=60)
-    assert (run.returncode, err) == (1, "")
+    assert (run.returncode, err) == (0, "")
     assert "drift" in out
 
 
