@@ -44,10 +44,12 @@ HELP = {
 }
 NO_STOP_IDS = "NO_STOP_IDS"
 CLOSE_NOT_A_STOP = "CLOSE_NOT_A_STOP"
+OPENER_NOT_A_STOP = "OPENER_NOT_A_STOP"
 MARKER_NOT_IN_VOCABULARY = "MARKER_NOT_IN_VOCABULARY"
 WARNINGS = {
     NO_STOP_IDS: "No stop ids are known",
     CLOSE_NOT_A_STOP: "Turns are closed with a token that is not a stop id",
+    OPENER_NOT_A_STOP: "Turns are not closed, and no opener of a message is a stop id",
     MARKER_NOT_IN_VOCABULARY: "The template writes a marker that is not a token of the vocabulary",
 }
 """Advice that has a name of its own, because prompts are wrong or turns do not end; it fails no check."""
@@ -160,12 +162,28 @@ def warnings(report: LintReport) -> Iterator[Warned]:
         close = quoted(report.suffix[0].text)
         text = f"turns are closed with {close}, which is not a stop id. Does generation_config.json lack it?"
         yield Warned(CLOSE_NOT_A_STOP, text)
+    elif not report.suffix and ends.isdisjoint(openers := _openers(report)):  # GLM-4.5 without its stops
+        text = "the template closes no turn: the opener of the next message ends it. Give those at which the"
+        shown = ", ".join(map(quoted, openers.values()))
+        yield Warned(OPENER_NOT_A_STOP, f"{text} engine stops, with --stop-id or in the folder: {shown}")
     spelled = list(dict.fromkeys(chain(report.lacking, _spelled(report))))
     if spelled:
         shown = ", ".join(map(quoted, spelled[:SHOWN])) + (" ..." if len(spelled) > SHOWN else "")
         yield Warned(
             MARKER_NOT_IN_VOCABULARY, f"the vocabulary has no token {shown}, which the template writes"
         )
+
+
+def _openers(report: LintReport) -> dict[int, str]:
+    """Return the first token of what the template writes after a turn, for each role, by its id."""
+    first = (
+        part.tokens[0]
+        for look in report.looks
+        for seam in look.seams
+        for part in seam.parts[:1]
+        if part.tokens
+    )
+    return {token.id: token.text for token in first}
 
 
 def _spelled(report: LintReport) -> Iterator[str]:

@@ -54,8 +54,8 @@ FORMATS = {
 }
 STATUSES = """\b
 Exit status:
-  0    every case is exact or exact ~; with --diff, the templates do the same
-  1    some cases are refused or rejected (see --accept, --baseline), or exact ~ with --fail-on; with
+  0    every case is exact or kept; with --diff, the templates do the same
+  1    some cases are refused or rejected (see --accept, --baseline), or kept with --fail-on; with
        --diff, something differs
   2    something could not be linted: a wrong path, a broken template, one beyond the limits, a wrong option
   130  interrupted

@@ -17,7 +17,7 @@ class State(Enum):
 
     REFUSED = "refused"
     REJECTED = "rejected"
-    REWRITTEN = "exact ~"
+    REWRITTEN = "kept"
     EXACT = "exact"
 
     @classmethod
@@ -30,7 +30,7 @@ class State(Enum):
 
 LEGEND = {
     State.EXACT: "every sampled id is kept, and a fresh render is the same",
-    State.REWRITTEN: "every sampled id is kept; a fresh render of the history would change it",
+    State.REWRITTEN: "every sampled id is kept; a fresh render would have changed some",
     State.REFUSED: "the next prompt cannot be made of ids; it is sent as messages",
     State.REJECTED: "the template itself rejects such a conversation",
 }

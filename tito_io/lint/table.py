@@ -16,7 +16,7 @@ from .advice import drifts, several
 from .grid import LEGEND, SHARES, State, grid
 from .report import DrawnSeam, Finding, LintReport, Look, Token
 
-STYLES = {State.EXACT: "green", State.REWRITTEN: "yellow", State.REFUSED: "red", State.REJECTED: "dim"}
+STYLES = {State.EXACT: "green", State.REWRITTEN: "default", State.REFUSED: "red", State.REJECTED: "dim"}
 PARTS = {"text": "dim italic", "generation prompt": "blue", "opener": "magenta", "close": "cyan"}
 WIDTH = 7
 """Columns of a cell, as wide as a state; longer cells are wrapped, because cut ones would look alike."""

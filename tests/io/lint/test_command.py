@@ -83,7 +83,7 @@ def test_a_person_reads_the_table_the_seam_the_divergence_and_the_advice(tmp_pat
     result = run(folder(tmp_path / "strips", STRIPS))
     text = result.stdout
     assert "after plain" in text
-    assert re.search(r"a user message +exact +exact ~", text)
+    assert re.search(r"a user message +exact +kept", text)
     assert "user after a turn: sampled | <|im_end|>\\n | <|im_start|>user\\n | ...text..." in text
     assert "in use" in text
     assert "rendered" in text

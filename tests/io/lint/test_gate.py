@@ -114,6 +114,17 @@ def test_every_reason_of_a_refusal_is_a_rule() -> None:
     assert sarif([LintResult(rule=name, text="x", file="/a b.jinja") for name in RULES])
 
 
+def test_an_opener_that_ends_turns_is_to_be_named_as_a_stop(here: Path) -> None:
+    """GLM-4.5's folder without `generation_config.json`: nothing but the end of text is a stop."""
+    opened = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
+    opened += "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+    folder(here / "opened", opened, stop=EOS)
+    openers = [f"--special-token=<|{role}|>" for role in ("user", "system", "assistant", "tool")]
+    line = "title=tito lint OPENER_NOT_A_STOP::"
+    assert line in run("opened", *openers, "--format", "github").stdout
+    assert line not in run("opened", *openers, "--stop-id=<|user|>", "--format", "github").stdout
+
+
 def test_wrong_stops_and_unknown_markers_are_warnings(here: Path) -> None:
     folder(here / "stops", EXACT, stop=EOS)
     (here / "added.jinja").write_text(EXACT.replace("<|im_start|>", "<|go|>"))
