@@ -31,6 +31,7 @@ from tito_io.cli.options import (
     write_output,
 )
 from tito_io.cli.process import output_may_close
+from tito_io.cli.topics import TopicCommand
 
 if TYPE_CHECKING:
     from tito_core.drift.breaks import Break
@@ -50,6 +51,12 @@ FAIL_ON = {
     "breaks": "a prompt that was sent as messages has other ids than were used",
     "hypothetical": "also where a prompt that was sent as ids would have had other ones",
 }
+TOPICS = {
+    "Rendering": "template as tools template-arg date",
+    "Reading": "from group id max-line ray",
+    "Results": "block-size show fail-on json html",
+}
+"""Options by topic; those in none stand first."""
 STATUSES = """\b
 Exit status:
   0    no break: every prompt that was sent as messages repeats the ids that were used
@@ -136,7 +143,7 @@ class AuditOptions:
         return self.rendered_as or named_engine(self.file)
 
 
-@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
+@click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=StoredFile())
 @family_option("The model folder whose chat template and tokenizer render the messages.", required=True)
 @click.option(
@@ -158,7 +165,7 @@ class AuditOptions:
     help="The time that templates print, such as 2026-01-31 or 2026-01-31T12:00:00. Default: now.",
 )
 @click.option(
-    "--format",
+    "--from",
     "form",
     metavar="NAME",
     help="The format of FILE; `tito samples --help` lists them. Default: recognised by the first readable "

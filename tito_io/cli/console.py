@@ -26,10 +26,10 @@ class Console(RichConsole):
         return ConsoleDimensions(max(size.width, MIN_COLUMNS), size.height)
 
     @classmethod
-    def plain(cls, *, for_file: bool = False) -> Self:
+    def plain(cls) -> Self:
         """Return a console that marks nothing up; a file or a pipe gets lines of 160 characters."""
         console = cls(highlight=False, emoji=False, markup=False)
-        if console.is_terminal and not for_file:
+        if console.is_terminal:
             return console
         return cls(highlight=False, emoji=False, markup=False, width=160)
 

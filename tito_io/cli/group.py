@@ -64,6 +64,11 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.MissingParameter:
             raise
+        except click.NoSuchOption as error:
+            if not any(error.option_name in one.opts for one in self.params):
+                raise
+            text = f"{error.option_name} is an option of tito: write it before the command."
+            raise click.NoSuchOption(error.option_name, text, ctx=error.ctx) from None
         except click.BadParameter as error:
             if error.ctx is None or not isinstance(error.param, click.Option):
                 raise

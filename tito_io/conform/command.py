@@ -11,22 +11,22 @@ import attrs
 import click
 
 from tito_core import TitoError
-from tito_io.atomic_write import write_atomically
 from tito_io.cli.errors import BAD_INPUT, fail
-from tito_io.cli.options import HELP_NAMES, FiniteRange, NamedPath, check_folder, choices, format_option
+from tito_io.cli.options import (
+    HELP_NAMES,
+    FiniteRange,
+    check_folder,
+    choices,
+    html_option,
+    json_option,
+    write_output,
+)
 from tito_io.cli.process import output_may_close
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from .report import Report
 
 FAILED = 1
-FORMATS = {
-    "table": "counts by set, and a line for each failure",
-    "json": "one object with every verdict",
-    "html": "a page, complete in itself",
-}
 ACCEPTED = {
     "over-refused": "refusals where ids were expected",
     "not-offered": "operations that the program lacks",
@@ -47,11 +47,11 @@ class ConformOptions:
     command: tuple[str, ...]
     vectors: Path | None
     only: str
-    form: str
-    output: Path | None
     timeout: float
     accept: tuple[str, ...]
     differences: bool
+    as_json: bool
+    html: Path | None
 
 
 class Conform(click.Command):
@@ -82,14 +82,6 @@ class Conform(click.Command):
 @click.option(
     "--only", default="", metavar="TEXT", help="Ask only vectors whose id has this text. Default: all."
 )
-@format_option(FORMATS, "table", "the verdicts")
-@click.option(
-    "-o",
-    "--output",
-    type=NamedPath(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the verdicts to this file, and print the counts. Default: standard output.",
-)
 @click.option(
     "--timeout",
     type=FiniteRange(0, min_open=True),
@@ -105,15 +97,21 @@ class Conform(click.Command):
     help=f"A verdict that the exit status ignores. May be repeated. Default: none. {choices(ACCEPTED)}",
 )
 @click.option("--differences", is_flag=True, help="Show in the table where wrong ids differ, token by token.")
+@json_option("Print one JSON object with every verdict. Default: counts by set, and a line for each failure.")
+@html_option("Also write a page, complete in itself. Default: no page.")
 def conform(**values: Any) -> None:
     """Judge a program's next prompts by test vectors.
 
     COMMAND is started once. It reads a question, a JSON object, from each line of its standard input, and
     writes its answer to a line of its standard output. Write `--` before it.
     """
+    from .report import to_html  # noqa: PLC0415  # --help has no time for it
+
     options = ConformOptions(**values)
     try:
         report = _report(options)
+        if options.html is not None:
+            write_output("--html", options.html, to_html(report))
     except TitoError as error:
         fail(error, BAD_INPUT)
     _print(report, options)
@@ -122,37 +120,35 @@ def conform(**values: Any) -> None:
 
 
 def _report(options: ConformOptions) -> Report:
-    from .run import report_on, selected  # noqa: PLC0415  # --help has no time for it
+    from rich.progress import track  # noqa: PLC0415  # likewise
 
-    check_folder("--output", options.output)
-    vectors = selected(options.vectors, options.only)
+    from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
+
+    from .run import report_on, selected  # noqa: PLC0415  # likewise
+
+    check_folder("--html", options.html)
+    console = Console(stderr=True)
+    vectors = track(
+        selected(options.vectors, options.only),
+        "asking",
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
     return report_on(options.command, shlex.join(options.command), vectors, options.timeout)
 
 
 def _print(report: Report, options: ConformOptions) -> None:
-    """Print a report, or write it to a file and print its counts."""
-    from .report import failures, to_html, to_json  # noqa: PLC0415  # likewise
-
-    if options.form == "table":
-        text = _table(report, failures(report, differences=options.differences), options)
-    else:
-        text = to_json(report) if options.form == "json" else to_html(report)
-    if options.output is not None:
-        write_atomically(options.output, text.rstrip("\n") + "\n")
-        text = _table(report, f"verdicts: {options.output}", options)
-    with output_may_close():
-        click.echo(text.rstrip("\n"))
-
-
-def _table(report: Report, after: Text | str, options: ConformOptions) -> str:
-    """Return the counts, and what is given after them."""
+    """Print a report: its counts and failures, or all of it as JSON."""
     from tito_io.cli.console import Console  # noqa: PLC0415  # likewise
 
-    from .report import table  # noqa: PLC0415  # likewise
+    from .report import failures, table, to_json  # noqa: PLC0415  # likewise
 
-    console = Console.plain(for_file=options.output is not None)
-    with console.capture() as captured:
+    with output_may_close():
+        if options.as_json:
+            click.echo(to_json(report).rstrip("\n"))
+            return
+        console = Console.plain()
         console.print(report.heading, soft_wrap=True)
         console.print(table(report))
-        console.print(after, end="", soft_wrap=True)
-    return captured.get()
+        console.print(failures(report, differences=options.differences), end="", soft_wrap=True)

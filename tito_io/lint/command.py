@@ -28,6 +28,7 @@ from tito_io.cli.options import (
     write_output,
 )
 from tito_io.cli.process import output_may_close
+from tito_io.cli.topics import TopicCommand
 
 from .budget import SECONDS
 from .gate import FAIL_ON, Gate
@@ -52,6 +53,12 @@ FORMATS = {
     "sarif": "a SARIF 2.1.0 log, for code scanning",
     "junit": "JUnit's XML, for test reports",
 }
+TOPICS = {
+    "Rendering": "tokenizer template as stop-id special-token arg seconds",
+    "What fails": "accept baseline write-baseline fail-on",
+    "Results": "format json diff html",
+}
+"""Options by topic."""
 STATUSES = """\b
 Exit status:
   0    every case is exact or kept; with --diff, the templates do the same
@@ -131,7 +138,7 @@ class LintOptions:
         return LintSettings(args=args, stops=self.stop_id, seconds=self.seconds)
 
 
-@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
+@click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--tokenizer",

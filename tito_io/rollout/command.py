@@ -19,6 +19,7 @@ from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text
 from tito_io.cli.options import FiniteRange, WholeRange
 from tito_io.cli.policy import odd_stop, policy_of, truncated
 from tito_io.cli.process import output_may_close
+from tito_io.cli.topics import TopicCommand
 from tito_io.cli.waiting import waiting_reported
 from tito_io.client.conversation import Conversation
 from tito_io.client.driver import rendered_by
@@ -40,6 +41,13 @@ from .script import default_script, load
 LOST, FULL = 1, 4
 INTERRUPTED = "interrupted"
 """What ended a rollout that was interrupted, in its summary."""
+TOPICS = {
+    "The engine": "api-key vocab-size timeout fast check-every on-abort sampling-masks",
+    "llama.cpp's server, started by --gguf": "context slots threads gpu-layers precise",
+    "Sampling": "max-tokens temperature top-k top-p seed",
+    "What follows a turn": "truncated odd-stop",
+}
+"""Options by topic; those in none stand first."""
 STATUSES = """\b
 Exit status:
   0    every sampled id stands unchanged in every later prompt
@@ -124,7 +132,7 @@ class RolloutOptions:
         return partial(waiting_reported, shown, self.timeout)
 
 
-@click.command(epilog=STATUSES, context_settings=options.HELP_NAMES)
+@click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=options.HELP_NAMES)
 @options.engine
 @options.base_url
 @gguf_options

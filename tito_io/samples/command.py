@@ -20,6 +20,7 @@ from tito_core.samples import SampleOptions
 from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.options import HELP_NAMES, FiniteRange, StoredFile, choices, json_option, max_line_option
+from tito_io.cli.topics import TopicCommand
 from tito_io.samples.forms.exchange import ID_FIELDS
 
 from .conversation import Problem
@@ -34,6 +35,13 @@ from .sink import Sink, open_sink, output_file
 from .trainer_columns import COLUMNS
 
 SOME_UNREAD = 1
+TOPICS = {
+    "Reading": "from group id max-line",
+    "What is trained": "rows owner max-length cut truncated aborted empty retries auxiliary missing-row",
+    "Rewards and weights": "rewards discount conversation",
+    "Other outputs": "format expand",
+}
+"""Options by topic; those in none stand first."""
 STATUSES = """\b
 Exit status:
   0    every line was read
@@ -101,7 +109,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     return SampleOptions(**{**values, **choices})
 
 
-@click.command(epilog=STATUSES, context_settings=HELP_NAMES)
+@click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=StoredFile())
 @click.option(
     "--output",
@@ -113,7 +121,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "standard output.",
 )
 @click.option(
-    "--format",
+    "--from",
     "form",
     type=click.Choice(list(FORMS)),
     help=f"The format of FILE. {choices({form.name: form.description for form in FORMS.values()})} "
@@ -144,7 +152,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "For .jsonl and .parquet.",
 )
 @click.option(
-    "--to",
+    "--format",
     "target",
     type=click.Choice(list(WRITABLE)),
     help="Write the conversations in this format, and no rows. "
@@ -153,8 +161,8 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
 @click.option(
     "--expand",
     is_flag=True,
-    help="With `--to atif`: write the whole prompt's ids in every step. Default: those that follow the step "
-    "before it.",
+    help="With `--format atif`: write the whole prompt's ids in every step. Default: those that follow the "
+    "step before it.",
 )
 @click.option(
     "--ray",
@@ -218,7 +226,7 @@ def _finish(file: Path, output: Path | None, tally: Tally, *, as_json: bool, com
 def _require_effect(target: str | None, *, expand: bool) -> None:
     """Refuse options that would do nothing."""
     if expand and (target is None or not WRITABLE[target].expands):
-        names = ", ".join(f"--to {name}" for name, form in WRITABLE.items() if form.expands)
+        names = ", ".join(f"--format {name}" for name, form in WRITABLE.items() if form.expands)
         raise InputError(f"--expand has no effect here: it belongs to {names}")
     if target is None:
         return
@@ -226,7 +234,9 @@ def _require_effect(target: str | None, *, expand: bool) -> None:
     for name in ("ray", "columns", *(field.name for field in attrs.fields(SampleOptions))):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} has no effect with --to {target}, which writes no rows: leave it out")
+            raise InputError(
+                f"{flag} has no effect with --format {target}, which writes no rows: leave it out"
+            )
 
 
 def _convert(

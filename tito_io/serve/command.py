@@ -18,6 +18,7 @@ from tito_core.normalization.receipts import CHOICES
 from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.cli.policy import odd_stop, policy_of, truncated
+from tito_io.cli.topics import TopicCommand
 from tito_io.engines.protocol import Engine, EngineError, Sampling, ServerError, UnreachableError
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
     from .spans import TurnSpans
 
 F = TypeVar("F", bound=Callable[..., Any])
+TOPICS = {
+    "The engine": "api-key vocab-size timeout fast seed check-every on-abort on-other-text sampling-masks",
+    "llama.cpp's server, started by --gguf": "context slots threads gpu-layers precise",
+    "Sessions and clients": "durable share-keys trusted-host wire one-sample fetch-images",
+    "What is the same history, and what follows a turn": "forgive strip-system ignore special-tokens "
+    "truncated odd-stop tools-when-tool-choice-none",
+    "Logs": "log-level access-log spans",
+    "Limits": "drain max-body max-containers max-scalars max-messages max-turns max-nodes max-tokens "
+    "max-images max-media max-sessions max-connections header-timeout body-timeout max-calls max-idle",
+}
+"""Options by topic; those that most gateways need are in none, and stand first."""
 STATUSES = """\b
 Exit status:
   0  a signal stopped it, and it finished what was in flight
@@ -221,7 +233,7 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
     return value * unit
 
 
-@click.command(epilog=STATUSES, context_settings=shared.HELP_NAMES)
+@click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=shared.HELP_NAMES)
 @shared.engine
 @shared.base_url
 @gguf_options

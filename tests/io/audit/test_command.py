@@ -198,7 +198,7 @@ def test_a_last_turn_may_be_lost_where_no_prompt_drifts(
             "no Ray cluster at '127.0.0.1:9': cannot connect: Connection refused",
         ),
         (["--template", "nowhere.jinja"], "nowhere.jinja"),
-        (["--format", "csv"], "there is no format 'csv': give one of tito, "),
+        (["--from", "csv"], "there is no format 'csv': give one of tito, "),
         (["--html", "nowhere/page.html"], "cannot be written"),
     ],
 )

@@ -60,7 +60,7 @@ def test_refusals_can_be_accepted(folder: Path, refuses: list[str]) -> None:
 
 
 def test_json_has_every_verdict(folder: Path, refuses: list[str]) -> None:
-    data = json.loads(conform("--vectors", str(folder), "--format", "json", "--", *refuses).stdout)
+    data = json.loads(conform("--vectors", str(folder), "--json", "--", *refuses).stdout)
     assert data["counts"]["valid"] == {
         "exact": 0, "refused": 0, "over-refused": 2, "not offered": 0, "wrong": 0, "error": 0,
     }  # fmt: skip
@@ -74,12 +74,11 @@ def test_json_has_every_verdict(folder: Path, refuses: list[str]) -> None:
 
 def test_a_page_is_complete_in_itself_and_escapes(folder: Path, refuses: list[str], tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    found = conform("--vectors", str(folder), "--format", "html", "-o", str(file), "--", *refuses)
+    found = conform("--vectors", str(folder), "--html", str(file), "--", *refuses)
     page = file.read_text()
     assert found.exit_code == 1
     assert found.stdout.startswith("4 vectors of version 1: ")
     assert "│ all     │" in found.stdout
-    assert found.stdout.endswith(f"verdicts: {file}\n")
     assert page.count("valid/chatml/question") == 2
     assert "&lt;b&gt;no" in page
     assert "<script" not in page
@@ -95,8 +94,8 @@ def test_a_page_is_complete_in_itself_and_escapes(folder: Path, refuses: list[st
             "tito: no-such-program: cannot be started: No such file",
         ),
         (
-            ["-o", "/no/such/file", "--", "true"],
-            "--output /no/such/file: give a file in a folder that exists",
+            ["--html", "/no/such/file", "--", "true"],
+            "--html /no/such/file: give a file in a folder that exists",
         ),
         ([], "Missing argument"),
         (["python", "-m", "x"], "If it belongs to COMMAND, write -- before COMMAND."),

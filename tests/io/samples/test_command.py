@@ -119,7 +119,7 @@ def test_calls_are_read_from_standard_input(name: str, log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["samples", "LOG", "--json"], ["samples", "LOG", "--json", "--to", "tito"], ["rollout"]]
+    "options", [["samples", "LOG", "--json"], ["samples", "LOG", "--json", "--format", "tito"], ["rollout"]]
 )
 def test_nothing_is_counted_that_could_not_be_printed(log: Path, options: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -129,7 +129,7 @@ def test_nothing_is_counted_that_could_not_be_printed(log: Path, options: list[s
     assert (done.returncode, done.stderr) == (2, told)
 
 
-@pytest.mark.parametrize("options", [[], ["--to", "tito"]])
+@pytest.mark.parametrize("options", [[], ["--format", "tito"]])
 def test_what_is_printed_comes_before_the_summary(log: Path, options: list[str]) -> None:
     command = [sys.executable, "-m", "tito_io", "samples", str(log), "--json", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
@@ -322,7 +322,7 @@ def test_where_no_row_comes_the_rows_that_were_there_stay(tmp_path: Path, suffix
     assert (done.exit_code, rows.read_bytes()) == (1, before)
 
 
-@pytest.mark.parametrize("options", [[], ["--to", "atif"]])
+@pytest.mark.parametrize("options", [[], ["--format", "atif"]])
 @pytest.mark.parametrize("data", [b"no\n[1]\n", dumped(chat("a", [1], [2]) | {"response": {"choices": []}})])
 @pytest.mark.parametrize("before", [{}, {"out.jsonl": b"old"}])
 def test_where_no_line_can_be_read_no_file_is_written(
@@ -339,7 +339,10 @@ def test_where_no_line_can_be_read_no_file_is_written(
 @pytest.mark.parametrize("form", ["atif", "harbor", "tito"])
 def test_conversations_are_written_to_a_file_in_another_format(log: Path, tmp_path: Path, form: str) -> None:
     target = tmp_path / f"{form}.jsonl"
-    done, printed = run(log, "--to", form, "-o", str(target), "--json"), run(log, "--to", form, "--json")
+    done, printed = (
+        run(log, "--format", form, "-o", str(target), "--json"),
+        run(log, "--format", form, "--json"),
+    )
     assert (done.exit_code, done.stdout, target.read_text()) == (0, printed.stderr, printed.stdout)
     names = ("name", "ids", "loss_mask", "logprobs", "spans", "turns", "reward", "weight", "metadata")
     again, first = ([[row[name] for name in names] for row in rows(run(path))] for path in (target, log))
@@ -349,12 +352,12 @@ def test_conversations_are_written_to_a_file_in_another_format(log: Path, tmp_pa
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--to", "atif", "--rows", "call"], "--rows has no effect with --to atif"),
-        (["--to", "atif", "--columns", "trl"], "--columns has no effect with --to atif"),
-        (["--to", "atif", "--ray", "local"], "--ray has no effect with --to atif"),
-        (["--to", "harbor", "--expand"], "--expand has no effect here: it belongs to --to atif"),
+        (["--format", "atif", "--rows", "call"], "--rows has no effect with --format atif"),
+        (["--format", "atif", "--columns", "trl"], "--columns has no effect with --format atif"),
+        (["--format", "atif", "--ray", "local"], "--ray has no effect with --format atif"),
+        (["--format", "harbor", "--expand"], "--expand has no effect here: it belongs to --format atif"),
         (["--expand"], "--expand has no effect here"),
-        (["--to", "atif", "-o", "a.parquet"], "name a file that ends in .jsonl"),
+        (["--format", "atif", "-o", "a.parquet"], "name a file that ends in .jsonl"),
         (["--columns", "trl", "-o", "a.safetensors"], "name a file that ends in .jsonl or .parquet"),
     ],
 )
@@ -409,16 +412,16 @@ def test_a_batch_has_no_log_probabilities_where_a_trained_id_has_none(log: Path)
 
 def test_prompts_are_written_whole_where_that_is_asked_for(log: Path) -> None:
     for options, whole in (([], [True, False]), (["--expand"], [True, True])):
-        done = run(log, "--to", "atif", *options)
+        done = run(log, "--format", "atif", *options)
         assert done.exit_code == 0, done.stderr
         first, *_ = map(json.loads, done.stdout.splitlines())
         steps = [step["metrics"] for step in first["steps"] if "metrics" in step]
         assert ["prompt_token_ids" in metrics for metrics in steps] == whole
-    assert "it belongs to --to atif" in run(log, "--to", "tito", "--expand").stderr
-    assert "it belongs to --to atif" in run(log, "--expand").stderr
+    assert "it belongs to --format atif" in run(log, "--format", "tito", "--expand").stderr
+    assert "it belongs to --format atif" in run(log, "--expand").stderr
 
 
-@pytest.mark.parametrize("flag", ["--format", "--group", "--columns", "--to", "--rows", "--owner", "--cut"])
+@pytest.mark.parametrize("flag", ["--from", "--group", "--columns", "--format", "--rows", "--owner", "--cut"])
 def test_a_choice_is_one_of_those_that_the_help_lists(log: Path, flag: str) -> None:
     (option,) = (one for one in samples.params if flag in one.opts)
     assert isinstance(option.type, click.Choice)

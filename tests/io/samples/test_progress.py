@@ -102,7 +102,7 @@ def test_an_interrupted_run_says_what_was_done(tmp_path: Path, output: str | Non
     assert [one.name for one in tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("options", [[], ["--to", "tito"]])
+@pytest.mark.parametrize("options", [[], ["--format", "tito"]])
 def test_the_command_shows_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:

@@ -61,7 +61,7 @@ class StoredForm:
     """One format in which trajectories are stored.
 
     Attributes:
-        name: The value of `--format`.
+        name: The value of `--from`.
         description: What is stored in this format, for `--help` and errors.
         whole: Whether a line holds all of its conversations.
         matches: Tells whether an object is in this format, by its keys.
