@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from tests import real_models
 from tests.faults.fault import ROOT
 
 ENGINES = {
@@ -28,6 +29,8 @@ ENGINES = {
     "dynamo-kv,sglang-router,vllm-router": ("routers",),
 }
 """Names in TITO_ENGINES, and whose environments they use."""
+REAL_MODELS = ("tests/engines/test_real_model.py",)
+"""Tests that need a real language model."""
 
 
 @attrs.frozen
@@ -100,4 +103,5 @@ def subjects() -> list[Subject]:
         *found,
         Subject("stores", stores, ("tests/simulate/test_real_stores.py", "tests/io/serve/test_stores.py")),
         Subject("processors", {"TITO_PROCESSORS": "1"}, ("tests/processors",)),
+        Subject("real models", {real_models.VARIABLE: ",".join(real_models.PACKAGES)}, REAL_MODELS),
     ]
