@@ -39,6 +39,7 @@ from .run import Rollout
 from .script import default_script, load
 
 LOST, FULL = 1, 4
+LARGER = "for a larger context (with --gguf: --context)"
 INTERRUPTED = "interrupted"
 """What ended a rollout that was interrupted, in its summary."""
 TOPICS = {
@@ -234,9 +235,10 @@ def _ended(error: TitoError, turns: int) -> str:
     if not isinstance(error, OverlongError):
         return text
     if not turns:
-        return f"the first prompt and its answer of --max-tokens do not fit the context: {text}"
+        unfit = "the first prompt and its answer of --max-tokens do not fit the context"
+        return f"{unfit}; ask for less with --script or --max-tokens, or {LARGER}: {text}"
     full = f"the context is full after {turns} turn{'s' * (turns != 1)}"
-    return f"{full}; ask for fewer with --turns, or for shorter ones with --max-tokens: {text}"
+    return f"{full}; ask for fewer with --turns, for shorter ones with --max-tokens, or {LARGER}: {text}"
 
 
 async def _rollout(given: RolloutOptions) -> int:
@@ -257,8 +259,8 @@ async def _rollout(given: RolloutOptions) -> int:
         run.waiting = given.waiting
         run.fast = family.fast.use if family and family.fast else None
         written = _calls_written(run, given.calls, engine)
-        with written, report_of(engine.name, as_json=given.as_json) as report:
-            return await _report(run, report, given)
+        with written:
+            return await _report(run, report_of(engine.name, as_json=given.as_json), given)
 
 
 @contextmanager

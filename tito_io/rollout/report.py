@@ -1,25 +1,20 @@
-"""Print a rollout turn by turn: as JSON lines, as lines of text, or as a table that a terminal redraws."""
+"""Print a rollout turn by turn: as JSON lines, or as lines of text, in colour on a terminal."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import attrs
 import click
 import orjson
-from rich.box import SIMPLE_HEAD
-from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from tito_io.cli.console import Console
 
 from .run import RolloutTurn, Summary
 
-CAPTION = (
+LEGEND = (
     "Numbers of ids. prompt: the whole prompt. reused: taken from earlier turns as they were. new: tokenized "
     "for this turn. sampled: the completion. drift: prompt ids that a fresh rendering of the messages would "
     "have changed. TITO: the prompt went by ids. MITO: by messages. KEPT: by messages, and the engine keeps "
@@ -28,10 +23,8 @@ CAPTION = (
 )
 WORDS = {"route": 5, "finish": 6, "note": 0}
 NUMBERS = {"turn": 4, "prompt": 7, "reused": 7, "new": 6, "sampled": 7, "drift": 6}
-"""Columns and their widths in lines of text; numbers stand at the right."""
+"""Columns and their widths; numbers stand at the right."""
 HEADINGS = ("turn", "route", "prompt", "reused", "new", "sampled", "drift", "finish", "note")
-ROOMY = 72
-"""A console of as many columns has room between the columns of the table."""
 
 
 class Report(Protocol):
@@ -44,19 +37,9 @@ class Report(Protocol):
         """Print the summary."""
 
 
-@contextmanager
-def report_of(title: str, *, as_json: bool) -> Iterator[Report]:
+def report_of(title: str, *, as_json: bool) -> Report:
     """Return the report that fits standard output; every turn is written and flushed as it comes."""
-    if as_json:
-        yield JsonReport()
-        return
-    console = Console()
-    if not (console.is_terminal and console.roomy):
-        yield LineReport(console, title)
-        return
-    # What is written to stderr meanwhile goes above the table, unless stderr is a file of its own.
-    with Live(console=console, auto_refresh=False, redirect_stderr=sys.stderr.isatty()) as live:
-        yield TableReport(console, title, live)
+    return JsonReport() if as_json else LineReport(Console(), title)
 
 
 class JsonReport:
@@ -73,7 +56,7 @@ class JsonReport:
 
 @attrs.define
 class LineReport:
-    """Prints a line for each turn, for files, pipes and narrow terminals."""
+    """Prints a line for each turn below the one before, so that a terminal of any height shows the last."""
 
     console: Console
     title: str
@@ -83,53 +66,25 @@ class LineReport:
         """Print a turn, and the headings before the first one."""
         if not self.begun:
             self._print(self.title)
-            self._print(_line(HEADINGS))
+            self._print(Text(_line(HEADINGS), style="bold"))
         self.begun = True
-        self._print(_line(_cells(row)))
+        self._print(_coloured(row))
 
     def close(self, summary: Summary) -> None:
-        """Print the caption and the summary."""
+        """Print the legend and the summary."""
         if self.begun:
-            self._print(CAPTION)
+            self._print(LEGEND, by_words=self.console.is_terminal and self.console.roomy)
         self._print(verdict(summary))
 
-    def _print(self, text: str | Text) -> None:
-        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+    def _print(self, text: str | Text, *, by_words: bool = False) -> None:
+        """Print a text, which the terminal breaks where its lines end, or rich between words."""
+        self.console.print(text, soft_wrap=not by_words, highlight=False, markup=False)
 
 
-@attrs.define
-class TableReport:
-    """Draws a table anew at each turn, for terminals."""
-
-    console: Console
-    title: str
-    live: Live
-    rows: list[RolloutTurn] = attrs.field(factory=list)
-
-    def add(self, row: RolloutTurn) -> None:
-        """Draw the table with one more turn."""
-        self.rows.append(row)
-        self.live.update(table(self.rows, self.title, self.console.width), refresh=True)
-
-    def close(self, summary: Summary) -> None:
-        """Print the summary under the table."""
-        self.live.stop()
-        self.console.print(verdict(summary), soft_wrap=True)
-
-
-def table(rows: Sequence[RolloutTurn], title: str, width: int = ROOMY) -> Table:
-    """Return the turns as a table for a console of `width` columns; a narrow one breaks notes."""
-    padding = (0, width >= ROOMY, 0, 0)
-    drawn = Table(title=title, caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=padding)
-    drawn.title_justify = drawn.caption_justify = "left"
-    for heading in HEADINGS:
-        side: Literal["left", "right"] = "left" if heading in WORDS else "right"
-        drawn.add_column(heading, justify=side, no_wrap=heading != "note")
-    for row in rows:
-        turn, route, *others = _cells(row)
-        colour = "yellow" if row.route == "MITO" else "green"
-        drawn.add_row(turn, Text(route, style=colour), *others, style="red" if row.lost_ids else None)
-    return drawn
+def _coloured(row: RolloutTurn) -> Text:
+    line, start = Text(_line(_cells(row)), style="red" if row.lost_ids else ""), NUMBERS["turn"] + 1
+    line.stylize("yellow" if row.route == "MITO" else "green", start, start + WORDS["route"])
+    return line
 
 
 def _line(cells: Sequence[str]) -> str:

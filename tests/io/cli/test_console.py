@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from tito_io.cli.console import MIN_COLUMNS
 from tito_io.cli.group import tito
+from tito_io.rollout.report import LEGEND
 
 COMMANDS = (
     ("rollout", "--turns", "3"),
@@ -23,8 +25,7 @@ COMMANDS = (
     ("samples", "calls.jsonl", "-o", "rows.jsonl"),
     ("lint", "plain"),
 )
-UP = "\x1b[1A"
-"""What draws over the line before."""
+COLOUR = r"\x1b\[[0-9;]*m"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -44,9 +45,9 @@ def test_a_narrow_console_says_what_a_wider_one_says(
 
 
 def in_terminal(columns: int, *command: str) -> str:
-    """Return what a command writes to a terminal of so many columns."""
+    """Return what a command writes to a terminal of so many columns and 24 lines."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environ = {**os.environ, "TERM": "xterm"} | {"PYTHONPATH": os.pathsep.join(sys.path)}
     for name in ("COLUMNS", "LINES"):
         environ.pop(name, None)
@@ -66,9 +67,22 @@ def in_terminal(columns: int, *command: str) -> str:
     return b"".join(parts).decode()
 
 
-def test_a_table_is_drawn_over_where_its_lines_are_the_terminal_s_and_nowhere_else() -> None:
-    wide, narrow = (in_terminal(columns, "rollout", "--turns", "3") for columns in (100, 20))
-    assert UP in wide
-    assert UP not in narrow
-    assert narrow.count("Numbers of ids") == 1
-    assert "\u2026" not in narrow
+def test_a_rollout_that_is_longer_than_its_terminal_writes_each_turn_once() -> None:
+    """Nothing moves the cursor: what was drawn anew would stay above the last line of the terminal."""
+    turns = 30
+    for columns in (80, 20):
+        written = in_terminal(columns, "rollout", "--turns", str(turns), "--max-tokens", "4")
+        plain = re.sub(COLOUR, "", written)
+        assert "\x1b" not in plain
+        lines = plain.splitlines()
+        first = lines.index(next(line for line in lines if line.split()[:1] == ["1"]))
+        assert [line.split()[0] for line in lines[first:]][:turns] == [str(n + 1) for n in range(turns)]
+        assert plain.count("Numbers of ids") == plain.count("turn route") == 1
+        assert "\u2026" not in plain
+    assert "\x1b[32mTITO " in written
+
+
+def test_the_legend_is_broken_between_words() -> None:
+    legend = in_terminal(80, "rollout", "--turns", "2").partition("Numbers of ids")[2]
+    assert max(len(line) for line in legend.splitlines()) <= 80
+    assert re.sub(r"\s+", " ", LEGEND.removeprefix("Numbers of ids")) in re.sub(r"\s+", " ", legend)

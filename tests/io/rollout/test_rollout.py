@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from tests.io.samples.sample_files import read
 from tito_core import InputError
 from tito_io.cli import options as shared
 from tito_io.cli import waiting
-from tito_io.cli.console import Console
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
 from tito_io.cli.group import tito
 from tito_io.client.conversation import Conversation
@@ -44,7 +42,6 @@ from tito_io.engines.wrapper import EngineWrapper
 from tito_io.families.fast import fast_tokenizer
 from tito_io.rollout import command
 from tito_io.rollout.command import FULL, LOST
-from tito_io.rollout.report import table
 from tito_io.rollout.run import Rollout, RolloutTurn
 from tito_io.rollout.script import ScriptLine, default_script, load, parse
 
@@ -377,16 +374,6 @@ def test_help_lists_the_exit_statuses() -> None:
     assert [line.split()[0] for line in told.partition("Exit status:\n")[2].splitlines()] == [
         *("0", "1", "2", "3", "4", "130")
     ]
-
-
-def test_a_narrow_terminal_cuts_no_number_and_no_note() -> None:
-    rows = [RolloutTurn(**line) for line in lines(run("--turns", "12", "--json"))[:-1]]
-    written = StringIO()
-    Console(width=60, file=written).print(table(rows, "engine", 60))
-    shown = written.getvalue().partition("Numbers of ids")[0]
-    assert "\u2026" not in shown
-    assert max(map(len, shown.splitlines())) <= 60
-    assert "closed" in shown
 
 
 def test_the_default_script_answers_every_call() -> None:
