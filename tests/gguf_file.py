@@ -1,4 +1,4 @@
-"""Write small GGUF files for tests: the metadata that llama.cpp's converter writes, and no tensors."""
+"""Write small GGUF files for tests, as llama.cpp's converter does, and packages that ship one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,41 @@ from typing import Any
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 _NAMED = (("bos", "bos_token"), ("eos", "eos_token"), ("padding", "pad_token"), ("unknown", "unk_token"))
+_INT8_TENSOR = 24
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
-def write_gguf(path: Path, metadata: Mapping[str, Any], *, version: int = 3) -> Path:
-    """Write a GGUF file with these metadata; integers are 32 bits wide."""
-    head = b"GGUF" + struct.pack("<IQQ", version, 0, len(metadata))
-    path.write_bytes(head + b"".join(_string(key) + _typed(value) for key, value in metadata.items()))
+def write_gguf(
+    path: Path, metadata: Mapping[str, Any], *, version: int = 3, tensors: Sequence[int] = ()
+) -> Path:
+    """Write a GGUF file with these metadata; integers are 32 bits wide.
+
+    Tensors of as many bytes follow, without the space that other files have between them.
+    """
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(metadata))
+    values = b"".join(_string(key) + _typed(value) for key, value in metadata.items())
+    begins = [sum(tensors[:place]) for place in range(len(tensors))]
+    infos = b"".join(
+        _string(f"t{begin}") + struct.pack("<IQIQ", 1, size, _INT8_TENSOR, begin)
+        for size, begin in zip(tensors, begins, strict=True)
+    )
+    before = head + values + infos
+    padding = bytes(-len(before) % metadata.get("general.alignment", 32)) if tensors else b""
+    path.write_bytes(before + padding + bytes(sum(tensors)))
     return path
+
+
+def install_package(folder: Path, *files: str, name: str = "tiny-model", module: str = "tiny_model") -> Path:
+    """Write a package of some files as pip installs it, and return its folder; to import it is an error."""
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    recorded = [f"{module}/__init__.py", *(f"{module}/{file}" for file in files)]
+    info.joinpath("RECORD").write_text("".join(f"{file},,\n" for file in recorded))
+    for file in recorded:
+        folder.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(file).write_text("raise RuntimeError('imported')")
+    return folder / module
 
 
 def _string(text: str) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,6 @@ from tito_io.llamacpp_server.check import TEXTS, difference, server_ids
 
 pytestmark = pytest.mark.engine
 TURNS = 50
-README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +84,6 @@ def test_a_rollout_of_fifty_turns_keeps_every_sampled_id(gguf: Path, tmp_path: P
     assert "loaded" in done.stderr
 
 
-def test_the_command_of_the_readme_runs(gguf: Path) -> None:
-    (options,) = re.findall(r"tito (rollout --gguf MODEL\.gguf[^`]*)`", README.read_text())
-    command = tito(*options.replace("MODEL.gguf", str(gguf)).split())
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "20 turns: 19 by ids, 1 by messages" in done.stdout
-
-
 def test_a_gateway_serves_turns_until_a_signal(gguf: Path) -> None:
     command = tito("serve", "--gguf", str(gguf), "--port", "0", "--store", "memory")
     gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -111,10 +101,21 @@ def test_a_gateway_serves_turns_until_a_signal(gguf: Path) -> None:
     assert "ended by itself" not in said
 
 
-def test_a_file_that_is_cut_ends_with_the_last_lines_of_the_log(gguf: Path, tmp_path: Path) -> None:
+def test_a_file_whose_last_tensor_is_cut_ends_with_the_last_lines_of_the_log(
+    gguf: Path, tmp_path: Path
+) -> None:
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes(gguf.read_bytes()[:-1000])
+    cut.write_bytes(gguf.read_bytes()[:-1])
     done = subprocess.run(tito("rollout", "--gguf", str(cut)), capture_output=True, text=True, check=False)
     assert done.returncode == 3
+    assert "is not within the file bounds" in done.stderr
     assert "could not load the model" in done.stderr
-    assert "tito: llama.cpp: " in done.stderr
+
+
+def test_a_file_that_is_cut_is_refused_before_a_server_starts(gguf: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(gguf.read_bytes()[: gguf.stat().st_size // 2])
+    done = subprocess.run(tito("rollout", "--gguf", str(cut)), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"{cut}: is cut: " in line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tito_io.conform import vector
 from tito_io.engines.replies.experts import npy_experts
 from tito_io.families.fast.certificate import Certificate
 from tito_io.families.folder import Folder
+from tito_io.families.gguf.metadata import check_whole
 from tito_io.families.gguf.model import GgufModel
 from tito_io.families.kept_files import KeptFiles
 from tito_io.families.profile_cache import ProfileCache
@@ -51,8 +52,8 @@ GGUF: Mapping[str, Any] = {
 }
 
 
-def _gguf() -> bytes:
-    return write_gguf(folder() / "seed.gguf", GGUF).read_bytes()
+def _gguf(tensors: Sequence[int] = ()) -> bytes:
+    return write_gguf(folder() / "seed.gguf", GGUF, tensors=tensors).read_bytes()
 
 
 def _in_folder(name: str) -> Parser:
@@ -153,7 +154,10 @@ TOML = b'[rollout]\nturns = 5\njson = true\nforgive = ["a", "b"]\n'
 TARGETS = (
     Target(
         name="gguf",
-        parsers={"model": (in_file(GgufModel.read, "a.gguf"), _gguf())},
+        parsers={
+            "model": (in_file(GgufModel.read, "a.gguf"), _gguf()),
+            "tensors": (in_file(check_whole, "a.gguf"), _gguf(tensors=(64, 5))),
+        },
         errors=(TitoError,),
         json=False,
     ),

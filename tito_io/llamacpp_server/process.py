@@ -139,8 +139,9 @@ class _Child:
             self.stop()
             status = self.process.returncode
             how = f"signal {-status}" if status < 0 else f"status {status}"
-            text = f"{settings.file}: llama.cpp could not load the model and ended with {how}"
-            raise ServerStartError(text, self.log)
+            text = f"{settings.file}: llama.cpp could not load the model and ended with {how}: see its log"
+            todo = "copy the file anew, or upgrade xllamacpp if the model is newer"
+            raise ServerStartError(f"{text}; {todo}", self.log)
         return LlamaCppServer(json.loads(answer)["url"], api_key, self.process, self.log)
 
     def _read(self, pipe: IO[str], take: Callable[[str], None], *, last: str | None = None) -> None:

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from rich.filesize import decimal
 
 from tito_core import InputError
-from tito_io.families.gguf.metadata import read_metadata
+from tito_io.families.gguf.metadata import check_whole, read_metadata
 
 CONTEXT = 16_384
 """Tokens of the context where none is named. A model's whole context may take more memory than weights."""
@@ -68,7 +68,8 @@ class ServerSettings:
         trained = self.trained_context
         if self.context is not None and trained and self.context > trained:
             raise InputError(
-                f"{self.file}: the model has a context of {trained} tokens; {self.context} are too many"
+                f"{self.file}: the model has a context of {trained} tokens; {self.context} are too many: "
+                f"ask for at most {trained}, or take another model"
             )
         memory = total_memory()
         if memory and self.size > memory and not self.gpu_layers:
@@ -76,6 +77,8 @@ class ServerSettings:
                 f"{self.file}: has {decimal(self.size)}, and this machine {decimal(memory)} of memory: "
                 "take a smaller model, or one that is quantized further"
             )
+        for file in self.files:
+            check_whole(file)
         return self
 
     @property

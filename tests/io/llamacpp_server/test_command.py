@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.gguf_file import metadata_of, write_gguf
+from tests.gguf_file import install_package, metadata_of, write_gguf
 from tests.io.families.family_folder import tiny_folder
 from tito_core import InputError
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED
@@ -37,7 +37,7 @@ def run(name: str, *options: object, env: dict[str, str] | None = None) -> Resul
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--context", 9), "--context is about the server that --gguf FILE starts"),
+        (("--context", 9), "--context is about the server that --gguf starts"),
         (("--precise",), "--precise is about the server"),
         (("--gpu-layers", 3), "--gpu-layers is about the server"),
         (
@@ -49,6 +49,9 @@ def run(name: str, *options: object, env: dict[str, str] | None = None) -> Resul
         (("--gguf", "FILE", "--api-key", "k"), "--api-key: --gguf starts"),
         (("--gguf", "lost.gguf"), "lost.gguf: is not a file; give a GGUF file"),
         (("--gguf", __file__), "is not a GGUF file"),
+        (("--gguf", str(Path(__file__).parent)), "is a folder; give the path of one GGUF file"),
+        (("--gguf", "no-such-model"), "neither a file nor an installed package: give the path"),
+        (("--gguf", "pytest"), "pytest: the installed package has no GGUF file; give another or a path"),
         (("--gguf", "FILE", "--family", "lost"), "lost: is not a folder"),
     ],
 )
@@ -61,9 +64,9 @@ def test_options_that_do_not_go_together_are_refused(
     assert result.stdout == ""
 
 
-def test_an_option_from_the_environment_counts_but_for_the_key(
-    file: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def started(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
+    """Return the settings that servers would be started with."""
     assert stand_in.is_dir()
     started: list[ServerSettings] = []
 
@@ -74,11 +77,28 @@ def test_an_option_from_the_environment_counts_but_for_the_key(
             raise InputError("far enough")
         yield
 
-    monkeypatch.setattr("tito_io.rollout.command.local_engine", lend)
+    for command in ("rollout", "serve"):
+        monkeypatch.setattr(f"tito_io.{command}.command.local_engine", lend)
+    return started
+
+
+def test_an_option_from_the_environment_counts_but_for_the_key(
+    file: Path, started: list[ServerSettings]
+) -> None:
     env = {"TITO_ROLLOUT_SLOTS": "3", "TITO_API_KEY": "k"}
     assert "far enough" in run("rollout", "--gguf", file, env=env).stderr
     assert started == [ServerSettings(file=file, slots=3)]
     assert "--model: --gguf" in run("rollout", "--gguf", file, env={"TITO_ROLLOUT_MODEL": "m"}).stderr
+
+
+@pytest.mark.parametrize("name", ["rollout", "serve"])
+def test_a_package_stands_for_its_file(
+    name: str, started: list[ServerSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = install_package(tmp_path, "m.gguf")
+    run(name, "--gguf", "tiny_model")
+    assert started == [ServerSettings(file=folder / "m.gguf")]
 
 
 def test_a_family_may_be_a_gguf_file(file: Path) -> None:
@@ -105,6 +125,8 @@ def test_a_server_that_does_not_load_ends_the_command_with_its_last_lines(file: 
     assert result.exit_code == ENGINE_FAILED
     assert f"{file}: llama.cpp could not load the model" in result.stderr
     assert "tito: llama.cpp: RuntimeError: Failed to init server" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip().endswith("copy the file anew, or upgrade xllamacpp if the model is newer")
 
 
 def test_ids_that_differ_from_the_servers_are_refused_or_said(file: Path, stand_in: Path) -> None:

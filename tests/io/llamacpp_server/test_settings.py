@@ -27,7 +27,7 @@ def test_the_context_is_that_of_each_slot(tmp_path: Path) -> None:
 def test_a_context_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None:
     file = gguf(tmp_path / "m.gguf", 64)
     assert ServerSettings(file=file, context=64).checked().context == 64
-    with pytest.raises(InputError, match="has a context of 64 tokens; 65 are too many"):
+    with pytest.raises(InputError, match="has a context of 64 tokens; 65 are too many: ask for at most 64"):
         ServerSettings(file=file, context=65).checked()
 
 
@@ -37,9 +37,18 @@ def test_a_model_in_several_files_is_one(tmp_path: Path) -> None:
     assert model.name == "big-Q4"
     with pytest.raises(InputError, match=r"big-Q4-00002-of-00002\.gguf: is missing; .* 2 files"):
         model.checked()
-    (tmp_path / "big-Q4-00002-of-00002.gguf").write_bytes(b"12345")
-    assert model.size == first.stat().st_size + 5
+    second = gguf(tmp_path / "big-Q4-00002-of-00002.gguf")
+    assert model.size == first.stat().st_size + second.stat().st_size
     assert model.checked() is model
+
+
+def test_each_file_of_a_model_that_was_cut_is_refused_before_a_server_starts(tmp_path: Path) -> None:
+    first, second = (gguf(tmp_path / f"m-0000{part}-of-00002.gguf") for part in (1, 2))
+    write_gguf(second, {}, tensors=(64, 64))
+    ServerSettings(file=first).checked()
+    second.write_bytes(second.read_bytes()[:-64])
+    with pytest.raises(FolderError, match=r"00002-of-00002\.gguf: is cut: .*; copy the file anew"):
+        ServerSettings(file=first).checked()
 
 
 def test_a_model_that_is_larger_than_the_memory_is_refused(

@@ -10,7 +10,7 @@ import mmap
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import define
 
@@ -24,6 +24,9 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 LONGEST_ARRAY = 1 << 24
 """Values of an array. The longest in use, of merges, have a thirtieth."""
+ALIGNMENT = 32
+"""Tensors begin at multiples of this, unless `general.alignment` says otherwise."""
+T = TypeVar("T")
 _WANTED = ("general.", "tokenizer.", "split.")
 
 
@@ -33,14 +36,31 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     Of the model's own keys, such as `llama.context_length`, those with a single value are returned, and of
     `general`, `tokenizer` and `split` all.
     """
+    return _read(Path(path), _Reader.metadata)
+
+
+def check_whole(path: str | Path) -> None:
+    """Raise `FolderError` where a GGUF file ends before its last tensor begins, as a copy that was cut does.
+
+    Where the last tensor itself is cut, llama.cpp says so when it loads the file.
+    """
     file = Path(path)
+    start, size = _read(file, _Reader.last_tensor), file.stat().st_size
+    if start >= size:
+        raise FolderError(
+            f"{file}: is cut: it has {size:,} bytes, and more than {start:,} are needed; copy the file anew"
+        )
+
+
+def _read(file: Path, read: Callable[[_Reader], T]) -> T:
+    """Return what `read` makes of a file, from behind the magic bytes on."""
     if not file.is_file():
         raise FolderError(f"{file}: is not a file; give a GGUF file on this machine, nothing is downloaded")
     try:
         with file.open("rb") as opened:
             _check_magic(file, opened.read(len(MAGIC)))
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return _Reader(mapped, len(MAGIC)).metadata()
+                return read(_Reader(mapped, len(MAGIC)))
     except OSError as error:
         raise FolderError(f"{file}: cannot be read: {error.strerror}") from error
     except FolderError:
@@ -64,17 +84,19 @@ class _Reader:
     Attributes:
         mapped: The file.
         at: The offset of the next value.
+        tensors: How many tensors follow the metadata, once these were read.
     """
 
     mapped: mmap.mmap
     at: int
+    tensors: int = 0
 
     def metadata(self) -> dict[str, Any]:
         """Return all metadata that are wanted, from behind the magic bytes on."""
         version = self.scalar("I")
         if version not in VERSIONS:
             raise ValueError(f"version {version} of the format: known are {VERSIONS}")
-        self.scalar("Q")  # the number of tensors
+        self.tensors = self.scalar("Q")
         values = {}
         for _ in range(self.scalar("Q")):
             key = self.string()
@@ -82,6 +104,22 @@ class _Reader:
             if key.startswith(_WANTED) or not isinstance(value, list):
                 values[key] = value
         return values
+
+    def last_tensor(self) -> int:
+        """Return the offset at which the last tensor begins; 0 for a file without tensors."""
+        step = self.metadata().get("general.alignment") or ALIGNMENT
+        if not isinstance(step, int):
+            raise ValueError(f"general.alignment is {step!r:.20}")  # noqa: TRY004  # a file, not an argument
+        offsets = [self.tensor() for _ in range(self.tensors)]
+        return -(-self.at // step) * step + max(offsets) if offsets else 0
+
+    def tensor(self) -> int:
+        """Return where a tensor begins, counted from the first one: behind its name, sizes and type."""
+        self.string()
+        for _ in range(self.scalar("I")):
+            self.scalar("Q")
+        self.scalar("I")
+        return int(self.scalar("Q"))
 
     def scalar(self, form: str) -> Any:
         """Return a number or a truth value."""

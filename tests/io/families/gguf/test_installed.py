@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.gguf_file import install_package
 from tito_core import InputError
 from tito_io.families.folder import FolderError
 from tito_io.families.gguf.installed import gguf_file
@@ -18,22 +20,10 @@ Install = Callable[..., Path]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return what installs a package of some files, as pip does; to import it is an error."""
+    """Return what installs a package of some files."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path.parent)
-
-    def install(*files: str, name: str = "tiny-model", module: str = "tiny_model") -> Path:
-        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
-        info.mkdir()
-        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        recorded = [f"{module}/__init__.py", *(f"{module}/{file}" for file in files)]
-        info.joinpath("RECORD").write_text("".join(f"{file},,\n" for file in recorded))
-        for file in recorded:
-            tmp_path.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
-            tmp_path.joinpath(file).write_text("raise RuntimeError('imported')")
-        return tmp_path / module
-
-    return install
+    return partial(install_package, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tiny-model", "tiny_model", "Tiny.Model", Path("tiny-model")])

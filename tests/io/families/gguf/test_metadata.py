@@ -10,7 +10,7 @@ import pytest
 
 from tests.gguf_file import write_gguf
 from tito_io.families.folder import FolderError
-from tito_io.families.gguf.metadata import LONGEST_ARRAY, read_metadata
+from tito_io.families.gguf.metadata import LONGEST_ARRAY, check_whole, read_metadata
 
 METADATA: dict[str, Any] = {
     "general.architecture": "tito",
@@ -82,3 +82,31 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing.gguf"):
         with pytest.raises(FolderError, match="is not a file"):
             read_metadata(path)
+
+
+@pytest.mark.parametrize("alignment", [8, 32, 64])
+def test_a_file_is_whole_if_its_last_tensor_begins_in_it(tmp_path: Path, alignment: int) -> None:
+    file = write_gguf(tmp_path / "m.gguf", {**METADATA, "general.alignment": alignment}, tensors=(64, 128, 5))
+    check_whole(file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-4])
+    check_whole(file)
+    for cut in (5, 6, 100, 190, 197):
+        file.write_bytes(whole[:-cut])
+        with pytest.raises(
+            FolderError, match=f"m.gguf: is cut: .* than {len(whole) - 5:,} .*; copy the file"
+        ):
+            check_whole(file)
+    file.write_bytes(whole[: -198 - alignment])
+    with pytest.raises(FolderError, match=r"it ends within its metadata; copy the file anew"):
+        check_whole(file)
+
+
+def test_a_vocabulary_alone_is_whole(tmp_path: Path) -> None:
+    check_whole(write_gguf(tmp_path / "m.gguf", METADATA))
+
+
+def test_an_alignment_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    file = write_gguf(tmp_path / "m.gguf", {"general.alignment": "x"})
+    with pytest.raises(FolderError, match=r"general\.alignment is 'x'"):
+        check_whole(file)
