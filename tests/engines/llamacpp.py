@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 
 from tests.environment import Environment, Say, cache, locked, run
 
@@ -24,6 +28,17 @@ def environment(say: Say) -> Environment:
     found = Environment(cache() / "venv-llamacpp", HERE / "requirements-llamacpp.txt")
     found.ready(say)
     return found
+
+
+@contextmanager
+def importable(say: Say) -> Iterator[None]:
+    """Put xllamacpp on the path of this process and its children, and not the packages beside it."""
+    (library,) = (environment(say).python.parents[1] / "lib").glob("python*/site-packages/xllamacpp")
+    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
+        (Path(place) / "xllamacpp").symlink_to(library)
+        patched.syspath_prepend(place)
+        patched.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        yield
 
 
 def model_file(found: Environment, folder: Path, architecture: str, say: Say) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -13,7 +13,7 @@ import pytest
 
 from tests.engines.conftest import asked_for
 from tests.engines.dynamo import described
-from tests.engines.llamacpp import environment, model_file
+from tests.engines.llamacpp import environment, importable, model_file
 from tests.environment import Say
 from tests.interrupts import interrupt
 from tito_io.families import Family
@@ -34,13 +34,10 @@ def gguf(say: Say) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _package(tmp_path: Path, gguf: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put nothing but the package xllamacpp on the path, and not the other packages beside it."""
+def _package(gguf: Path, say: Say) -> Iterator[None]:
     assert gguf.exists()
-    (library,) = (environment(say).python.parents[1] / "lib").glob("python*/site-packages/xllamacpp")
-    (tmp_path / "xllamacpp").symlink_to(library)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    with importable(say):
+        yield
 
 
 def tito(*options: str) -> list[str]:

@@ -73,8 +73,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--precise",
         is_flag=True,
-        help="Keep keys and values as 32-bit numbers, with --gguf: log-probabilities are then the same "
-        "whether or not a prompt was cached. Takes twice the memory. Default: off.",
+        help="Keep keys and values as 32-bit numbers, with --gguf: if the weights are not quantized, "
+        "log-probabilities are then the same whether or not a prompt was cached. Takes twice the memory. "
+        "Default: off.",
     ),
 )
 

@@ -30,7 +30,8 @@ class ServerSettings:
         threads: Threads that compute; None: half as many as there are processors, at least one.
         gpu_layers: Layers of the model on a GPU, if xllamacpp was built for one; None: as many as fit.
         precise: Whether keys and values are kept as 32-bit numbers, and attention is not fused. Then
-            log-probabilities are the same whether or not a prompt was cached; it takes twice the memory.
+            log-probabilities are the same whether or not a prompt was cached, if the weights are not
+            quantized; it takes twice the memory.
     """
 
     file: Path = field(converter=Path)

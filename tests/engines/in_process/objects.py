@@ -15,6 +15,8 @@ from tito_io.engines.in_process import MlxModel, SglangEngine, TransformersModel
 from tito_io.families import Family
 
 CONTEXT = 8192
+DTYPE = os.environ.get("TITO_DTYPE", "float32")
+"""The type of the weights, for those that can choose it."""
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city":  "Paris"}}\n</tool_call>'
 TAGS = ("<tool_call>", "</tool_call>")
 
@@ -51,12 +53,12 @@ class Subject:
 def _vllm_options(folder: Path) -> dict[str, Any]:
     return {
         "model": str(folder),
-        "dtype": "float32",
+        "dtype": DTYPE,
         "enforce_eager": True,
         "max_num_seqs": 8,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": CONTEXT,
-        "kv_cache_memory_bytes": 67108864,
+        "kv_cache_memory_bytes": int(os.environ.get("TITO_CACHE_BYTES", "67108864")),
     }
 
 
@@ -90,7 +92,7 @@ def _sglang(folder: Path) -> Any:
 
 def _transformers(folder: Path) -> Any:
     torch, transformers = import_module("torch"), import_module("transformers")
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, DTYPE)).eval()
 
 
 def _mlx(folder: Path) -> Any:
