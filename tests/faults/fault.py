@@ -89,7 +89,7 @@ def copied() -> Iterator[Path]:
     """Lend a copy of the project."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        for name in ("tito_core", "tito_io", "tests"):
+        for name in ("tito_core", "tito_io", "benchmarks", "tests"):
             shutil.copytree(ROOT / name, home / name)  # with what is compiled: it is known by its time
         shutil.copy(ROOT / "pyproject.toml", home)
         yield home

@@ -11,11 +11,12 @@ import click
 from rich.console import Console
 
 from benchmarks.command import interruptible
+from benchmarks.intervals import wilson
 from tests.faults.children import Children
 from tests.faults.fault import ROOT
 from tests.mutants.mutant import Mutant, drawn
 from tests.mutants.room import ROOMS, reached
-from tests.mutants.score import equivalent, wilson
+from tests.mutants.score import equivalent
 from tests.mutants.trial import judged, judged_in_forks, rounds_of
 
 
@@ -48,7 +49,7 @@ def main(*, room: str, sample: int, seed: int, only: str, most: float) -> None:
         if not any(one.is_one(mutant.file, mutant.change, mutant.function) for one in known)
     ]
     killed = tried(room, counted, most, console) if counted else 0
-    low, high = wilson(killed, len(counted)) if counted else (0, 1)
+    low, high = wilson(killed, len(counted))
     share = f"{killed / len(counted):.1%} (95 % interval {low:.1%} to {high:.1%})" if counted else "none left"
     console.print(
         f"{room}, seed {seed}: {killed} of {len(counted)} mutants killed, {share}; "

@@ -1,0 +1,1 @@
+"""Measure how often the history of real models' conversations drifts, by turn."""
