@@ -107,7 +107,7 @@ def run(folder: ModelFolder, wanted: list[Plan], client: TokenClient | None = No
 def ran(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
     """Return a folder with four conversations of each temperature and language."""
     path = tmp_path_factory.mktemp("drift")
-    folder = ModelFolder.made(path / "runs" / "tiny", settings(write_family(path / "family")))
+    folder = ModelFolder.begun(path / "runs" / "tiny", settings(write_family(path / "family")))
     assert run(folder, list(plans(4, tools=True))).failed == []
     return folder
 
@@ -121,12 +121,12 @@ def counts(ran: ModelFolder) -> Mapping[Cell, Counter[str]]:
 
 
 def test_a_run_that_is_started_again_runs_what_is_missing(ran: ModelFolder, tmp_path: Path) -> None:
-    folder = ModelFolder.made(tmp_path / "tiny", ran.settings)
+    folder = ModelFolder.begun(tmp_path / "tiny", ran.settings)
     first, *others = plans(1, tools=True)
     (folder.path / "0.0-english-plain-64-00000.part").write_text("an interrupted conversation\n")
     run(folder, [first])
     kept = first.path(folder.path).read_bytes()
-    again = ModelFolder.made(tmp_path / "tiny", ran.settings)
+    again = ModelFolder.begun(tmp_path / "tiny", ran.settings)
     assert again.missing(plans(1, tools=True)) == others
     run(again, [first, *others[:1]])
     assert [path.suffix for path in sorted(folder.path.iterdir())] == [".jsonl", ".jsonl", ".json"]
@@ -141,7 +141,7 @@ def test_a_conversation_that_fails_is_named_and_not_stored(ran: ModelFolder, tmp
                 raise OverlongError("the context is full")
             return await super().turn(steps, *args, **given)
 
-    folder = ModelFolder.made(tmp_path / "tiny", ran.settings)
+    folder = ModelFolder.begun(tmp_path / "tiny", ran.settings)
     family = Family.load(folder.settings.family)
     plan = next(plans(1, tools=True))
     sampler = run(folder, [plan], Full(embedded(seed=1), renderer=rendered_by(family)))
@@ -152,7 +152,7 @@ def test_a_conversation_that_fails_is_named_and_not_stored(ran: ModelFolder, tmp
 
 def test_a_folder_takes_no_conversations_with_other_settings(ran: ModelFolder) -> None:
     with pytest.raises(InputError, match=r"tiny: has conversations with other settings .*turns=4.*turns=5"):
-        ModelFolder.made(ran.path, attrs.evolve(ran.settings, turns=5))
+        ModelFolder.begun(ran.path, attrs.evolve(ran.settings, turns=5))
     with pytest.raises(InputError, match="give the folder of an earlier run"):
         ModelFolder.opened(ran.path.parent)
 

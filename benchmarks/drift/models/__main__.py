@@ -158,7 +158,7 @@ def sampled(folder: Path, gguf: str, given: dict[str, Any], console: Console) ->
     )
     if not settings.tools:
         console.print(f"{settings.model}: its template takes no tool result, so that no tools are offered")
-    model = ModelFolder.made(folder / settings.model, settings)
+    model = ModelFolder.begun(folder / settings.model, settings)
     missing = model.missing(plans(given["conversations"], tools=settings.tools))
     if not missing:
         return []

@@ -64,7 +64,7 @@ class ModelFolder:
             raise InputError(f"{path / SETTINGS}: {error}: give the folder of an earlier run") from None
 
     @classmethod
-    def made(cls, path: Path, settings: RunSettings) -> Self:
+    def begun(cls, path: Path, settings: RunSettings) -> Self:
         """Return a new folder, or one of an earlier run; raises `InputError` if its settings were others."""
         if (path / SETTINGS).exists():
             found = cls.opened(path)
