@@ -23,7 +23,7 @@ order, without `self`. More may follow an ellipsis. None: it has to be there."""
 
 
 class FrameworkError(TitoError, ImportError):
-    """A framework is missing or too old, or what an integration replaces in it has moved."""
+    """A framework is missing, too old or cannot be imported, or what an integration replaces has moved."""
 
 
 @frozen
@@ -64,6 +64,14 @@ class Framework:
             f" it is tested with {self.tested}"
         )
 
+    def unimportable(self, error: BaseException) -> FrameworkError:
+        """Return the error for an installed version whose import fails: it needs another package."""
+        while error.__cause__ is not None:
+            error = error.__cause__
+        return FrameworkError(
+            f"{self.package} {version(self.package)} cannot be imported: {error}; {install(self.extra)}"
+        )
+
 
 FRAMEWORKS = {
     one.extra: one
@@ -94,13 +102,17 @@ def required(extra: str, seams: Seams) -> Framework:
         seams: What the integration replaces or calls there.
 
     Raises:
-        FrameworkError: It is missing, too old, or one of `seams` has moved.
+        FrameworkError: It is missing, too old, lacks a package that it needs, or one of `seams` has moved.
     """
     framework = FRAMEWORKS[extra]
     found = framework.installed()
-    for seam, taken in seams.items():
-        if not _stands(seam, taken):
-            raise framework.moved(seam)
+    try:
+        absent = [seam for seam, taken in seams.items() if not _stands(seam, taken)]
+    except (ImportError, RuntimeError) as error:
+        # Modules of TRL are imported on first use, and raise a RuntimeError.
+        raise framework.unimportable(error) from error
+    if absent:
+        raise framework.moved(absent[0])
     if Version(Version(found).public) > Version(framework.tested):
         _warn(
             f"{framework.package} is {found}: this integration is tested up to {framework.tested};"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -91,13 +94,25 @@ def test_more_arguments_may_follow_an_ellipsis_alone(monkeypatch: pytest.MonkeyP
             required("mine", {seam: taken})
 
 
+LAZY = """
+def __getattr__(name):  # as the modules of TRL and transformers do
+    try:
+        import a_package_that_is_missing
+    except ImportError as error:
+        raise RuntimeError(f"Failed to import {name} because of the following error:\\n...") from error
+"""
+
+
+@pytest.mark.parametrize("text", ["import a_package_that_is_missing", LAZY], ids=["at once", "on first use"])
 def test_another_package_that_a_framework_needs_has_not_moved(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
 ) -> None:
-    (tmp_path / "needing.py").write_text("import a_package_that_is_missing\n")  # type: ignore[operator]
+    (tmp_path / "needing.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "needing", raising=False)
     install(monkeypatch, "1.4.0")
-    with pytest.raises(ModuleNotFoundError, match="a_package_that_is_missing"):
+    missing = "mine 1.4.0 cannot be imported: No module named 'a_package_that_is_missing'; install it with"
+    with pytest.raises(FrameworkError, match=f"^{re.escape(missing)} [^\n]*$"):
         required("mine", {"needing:Thing": None})
 
 
