@@ -16,18 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from tito_core import Extension, InputError, Message, Reason, Refusal, Step
+from tito_core import Extension, InputError, Ledger, Message, Reason, Refusal, Step
 from tito_core.media.ranges import MediaRange
 from tito_core.message import is_multimodal
+from tito_core.samples import StoredCall
 from tito_core.samples.whole_row import row_of
 from tito_io.integrations.arguments import check_on_refusal
 from tito_io.integrations.framework import Seams, required
 from tito_io.integrations.next_prompts import NextPrompts
 from tito_io.integrations.trl_images import ImagePrompts
+from tito_io.samples.forms.tito import write_calls
 
 GIVEN = ("prompt_ids", "images", "multimodal_fields", "num_generations")
 """The arguments that `GRPOTrainer._generate_single_turn` gets here."""
@@ -151,6 +154,7 @@ class Rollout:
         media: Where they stand in the ids, or why that is not known.
         steps: The turns so far.
         messages: The sampled turns, and the tool results that were put into prompts.
+        ledger: Who wrote each id of the next prompt; None for the first one.
         end: Why it ended; None while it goes on.
     """
 
@@ -161,6 +165,7 @@ class Rollout:
     media: Sequence[MediaRange] | Refusal = ()
     steps: list[Step] = field(factory=list, init=False)
     messages: list[Message] = field(factory=list, init=False)
+    ledger: Ledger | None = field(default=None, init=False)
     end: End | None = field(default=None, init=False)
 
     @property
@@ -184,6 +189,7 @@ class Rollout:
             ]
             turn = {**turn, "tool_calls": named}
         history = [*self.prompt, *self.messages]
+        known: dict[str, Any] = {} if self.ledger is None else {"prompt_ledger": self.ledger}
         self.steps.append(
             Step(
                 prompt=history,
@@ -192,6 +198,7 @@ class Rollout:
                 completion_ids=ids,
                 logprobs=logprobs,
                 media=() if isinstance(self.media, Refusal) else self.media,
+                **known,
             )
         )
         self.messages.append(turn)
@@ -205,6 +212,7 @@ class Rollout:
             "turn": step.completion[0],
             "history": step.prompt,
             "sampled": len(step.completion_ids),
+            "ledger": step.prompt_ledger,
         }
         if isinstance(self.media, Refusal) or is_multimodal(results):
             return prompts.refuse(self.media if isinstance(self.media, Refusal) else NO_IMAGES)
@@ -212,6 +220,16 @@ class Rollout:
             return prompts.extend(step.ids, results, tools=tools, **known)
         found = prompts.extend_with_images(step.ids, results, (), tools=tools, media=self.media, **known)
         return found if isinstance(found, Refusal) else found.prompt
+
+    def stored(self, stops: Sequence[int]) -> list[StoredCall]:
+        """Return the turns as `tito samples` reads them; one without a stop at its end was cut short."""
+        found = []
+        for order, step in enumerate(self.steps, 1):
+            cut = step.completion_ids[-1] not in stops
+            finish = "length" if cut else "tool_calls" if step.completion[0].get("tool_calls") else "stop"
+            stored = evolve(step, truncated=cut)
+            found.append(StoredCall(name=f"turn-{order}", step=stored, order=order, finish_reason=finish))
+        return found
 
     def columns(self) -> dict[str, Any]:
         """Return what the trainer reads of it. TRL wants 0.0 for each id that was not sampled."""
@@ -247,6 +265,8 @@ class ToolRollout:
             too.
         on_refusal: What to do where the next prompt cannot be built from the ids: "end" the rollout with the
             turns that it has, or "raise".
+        calls: A file to which the calls of all rollouts are written, batch by batch, for `tito samples` and
+            `tito audit`. What it held is replaced at the first rollout. None writes none.
 
     Raises:
         InputError: `on_refusal` is something else, `tools` is no list, or two tools have the same name.
@@ -258,9 +278,12 @@ class ToolRollout:
         *,
         parse: Parser | None = None,
         on_refusal: Literal["end", "raise"] = "end",
+        calls: str | Path | None = None,
     ) -> None:
         check_on_refusal(on_refusal, ("end", "raise"))
         self.tools = Tools(tools)
+        self._calls = None if calls is None else Path(calls)
+        self._stored = 0
         self._given = parse
         self._on_refusal: Literal["end", "raise"] = on_refusal
         self._trainer: Any = None
@@ -280,7 +303,7 @@ class ToolRollout:
 
         Raises:
             InputError: The trainer has tools of its own, a prompt is a text, TRL has no parser for the chat
-                template, or images are in no column of the data set.
+                template, images are in no column of the data set, or several processes would write `calls`.
             TemplateRefused: The chat template rejects a prompt of the data set.
             RefusedError: A prompt cannot be built from the ids, and `on_refusal` is "raise".
         """
@@ -298,11 +321,20 @@ class ToolRollout:
             turns += 1
         if self.tools.functions:
             self._log_tools(len(rollouts))
+        if self._calls is not None:
+            self._store(rollouts, self._calls)
         columns = [rollout.columns() for rollout in rollouts]
         found: dict[str, Any] = {name: [column[name] for column in columns] for name in columns[0]}
         if None in found["logprobs"]:
             found["logprobs"] = None  # the trainer's own model samples without
         return found
+
+    def _store(self, rollouts: Sequence[Rollout], path: Path) -> None:
+        """Write the calls of a batch: to an empty file first, and then behind those that it has."""
+        with path.open("ab" if self._stored else "wb") as file:
+            for number, rollout in enumerate(rollouts, self._stored + 1):
+                write_calls(file, f"rollout-{number}", rollout.stored(self._trainer.eos_token_ids))
+        self._stored += len(rollouts)
 
     def _log_tools(self, rollouts: int) -> None:
         """Log what TRL's own loop logs of tools (the end of `GRPOTrainer._generate`), over all processes."""
@@ -318,6 +350,8 @@ class ToolRollout:
         """Take tokenizer, stop ids and limits from the trainer."""
         if trainer.tools or trainer.environment_factories:
             raise InputError("tools: give them to ToolRollout alone; GRPOTrainer would run its own loop, too")
+        if self._calls is not None and trainer.accelerator.num_processes > 1:
+            raise InputError("calls: several processes would write the same file; leave it out")
         self._prompts = NextPrompts.of(
             trainer.processing_class,
             stop_ids=trainer.eos_token_ids,
@@ -414,6 +448,6 @@ class ToolRollout:
             elif self._room(rollout, len(found.ids)) < 1 or len(found.ids) >= self._context:
                 rollout.end = "length"
             else:
-                rollout.prompt_ids = found.ids
+                rollout.prompt_ids, rollout.ledger = found.ids, found.ledger
                 rollout.messages += answers
         return [rollout for rollout in rollouts if rollout.end is None]
