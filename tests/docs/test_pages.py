@@ -15,6 +15,8 @@ from .page import blocks, run
 ROOT = Path(__file__).parent.parent.parent
 INSIDE = os.environ.get("TITO_INSIDE")
 """The framework whose page alone runs: its environment has what this page needs."""
+ELSEWHERE = ("train",)
+"""Pages whose code takes half an hour: `tests/frameworks/trl/test_train_page.py` runs two updates of it."""
 EXTRAS = {"miles": "miles-tokenizers"}
 """The extra that a framework's page installs, where it is not named like the page."""
 
@@ -41,7 +43,7 @@ def runs_here(page: Path) -> bool:
         wanted = of_framework(page) and page.stem == INSIDE
     else:
         name = EXTRAS.get(page.stem, page.stem.replace("_", "-"))
-        wanted = not of_framework(page) or installed(name)
+        wanted = page.stem not in ELSEWHERE and (not of_framework(page) or installed(name))
     found = blocks(page.read_text(encoding="utf-8")) if wanted else []
     return any(block.language in ("python", "console") for block in found)
 
