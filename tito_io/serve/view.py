@@ -158,17 +158,17 @@ class TurnCard:
 
 
 async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> str:
-    """Return the page as HTML; it shows the tokens up to the turn named `leaf`, or up to the newest turn.
+    """Return the page as HTML; it shows the tokens up to the turn named `leaf`, or those of the longest path.
 
     Raises `RequestRefused` if the session has no turn of that name, `LostError` if the store lost an image.
     """
-    commit = session.newest if leaf is None else session.commits.get(leaf)
+    forest = session.forest
+    tree = TurnTree.of(forest)
+    commit = session.commits.get(_longest(forest, tree) if leaf is None else leaf)
     if commit is None and leaf is not None:
         raise RequestRefused(
             HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name"
         )
-    forest = session.forest
-    tree = TurnTree.of(forest)
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
     cards = {node.name: _card(session, tree, node, runs.get(node.name)) for node in forest.nodes}
@@ -191,6 +191,20 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         has_pictures=any(block.picture for block in blocks.values()),
         jumps=[card for card in cards.values() if card.number % JUMP == 0],
     )
+
+
+def _longest(forest: Forest, tree: TurnTree) -> str:
+    """Return the last turn of the path with most turns, of equal ones that with most ids, then the newest.
+
+    The newest turn may be a side request of an agent, such as one for a title. "" if there is no turn.
+    """
+
+    def size(leaf: tuple[str, int]) -> tuple[int, int, int]:
+        name, turns = leaf
+        return turns, len(forest[name].call.ids), tree.numbers[name]
+
+    name, _ = max(tree.leaves().items(), key=size, default=("", 0))
+    return name
 
 
 def _counts(commit: Commit) -> Counter[Origin]:

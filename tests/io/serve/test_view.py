@@ -381,6 +381,32 @@ async def test_a_session_of_no_turns_and_an_engine_that_renders_nothing_have_a_p
     assert "drift is not known" in answer.text
 
 
+async def shown_turns(talk: Talk) -> tuple[list[int], str]:
+    """Return the numbers of the turns whose tokens the page shows, and its text."""
+    text = (await talk.get("/view")).text
+    turns = re.split(r'<div class="turn[^"]*" id="t(\d+)">', text)[1:]
+    return [int(number) for number, body in zip(*[iter(turns)] * 2) if 'class="ids"' in body], text
+
+
+async def test_the_page_opens_on_the_longest_path_and_links_to_the_newest_turn() -> None:
+    async with talking(Scripted(each="answer {}".format)) as talk:
+        first = await talk.said(HELLO)
+        await talk.chat([*HELLO, first, user("go on")])
+        assert (await shown_turns(talk))[0] == [1, 2]
+        await talk.chat([user("Give this conversation a title.")])  # as agents ask beside their work
+        shown, text = await shown_turns(talk)
+        assert shown == [1, 2]
+        assert "Who wrote the" in text
+        assert "up to turn 2" in text
+        assert "Show the newest turn, 3." in text
+        await talk.chat([*HELLO, first, user("go on, and read all of the files")])
+        assert (await shown_turns(talk))[0] == [1, 4]  # as many turns, and more ids
+        await talk.chat([*HELLO, first, user("go on, and read all of the files")])
+        shown, text = await shown_turns(talk)
+        assert shown == [1, 5]  # as many ids, and newer
+        assert "Show the newest turn" not in text
+
+
 @pytest.mark.parametrize("leaf", ["zzz", "", "%3Cscript%3E"])
 async def test_a_turn_that_is_not_there_has_no_page(leaf: str) -> None:
     async with talking() as talk:
