@@ -128,7 +128,6 @@ class TurnCard:
         hidden: How many new messages `lines` leaves out.
         notes: What is unusual about it, each with whether it needs attention.
         facts: How it was sent, how long it is, how it ended, and its worker and request where they are known.
-        ignored: Lines about the differences in its prompt that were ignored.
         sampled: How many ids the model sampled.
         runs: Its tokens; None where its ids are not on the path that the page shows.
     """
@@ -140,7 +139,6 @@ class TurnCard:
     hidden: int
     notes: tuple[tuple[str, bool], ...]
     facts: str
-    ignored: tuple[str, ...]
     sampled: int
     runs: tuple[TokenRun, ...] | None
 
@@ -183,6 +181,9 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         shown=None if commit is None else cards[commit.name],
         counts=Counter() if commit is None else _counts(commit),
         legend=LEGEND,
+        forgiven=_forgiven(cards, session),
+        ignored=IGNORED,
+        cleaned=CLEANED,
         drift=None if drift is None else sum(drift),
         newest=cards[session.newest.name] if session.newest is not None else None,
         skipped=skipped,
@@ -298,7 +299,6 @@ def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun]
         hidden=len(new) - len(shown),
         notes=(*_notes(commit, node, tree), *UNRECEIVED * (node.name in session.unreceived)),
         facts=" · ".join(_facts(commit)),
-        ignored=tuple(_ignored(commit.origin.forgiven)),
         sampled=len(step.completion_ids),
         runs=None if runs is None else tuple(runs),
     )
@@ -376,11 +376,10 @@ def _facts(commit: Commit) -> Iterator[str]:
         yield f"request {origin.engine_request}"
 
 
-def _ignored(names: Sequence[str]) -> Iterator[str]:
-    """Yield what was ignored to match a turn, and what was changed before that, in words."""
-    differences = [IGNORED[name] for name in names if name in IGNORED]
-    if differences:
-        yield f"differences in restated messages that were ignored: {'; '.join(differences)}"
-    cleaned = [CLEANED.get(name, name) for name in names if name not in IGNORED]
-    if cleaned:
-        yield f"done to the request before matching: {'; '.join(cleaned)}"
+def _forgiven(cards: Mapping[str, TurnCard], session: Session) -> dict[str, list[TurnCard]]:
+    """Return the turns of each difference that was ignored and of each change made before matching."""
+    turns: dict[str, list[TurnCard]] = {}
+    for name, card in cards.items():
+        for difference in session.commits[name].origin.forgiven:
+            turns.setdefault(difference, []).append(card)
+    return turns

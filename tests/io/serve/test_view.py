@@ -162,17 +162,24 @@ async def test_texts_keep_their_line_breaks_and_long_ones_end_early() -> None:
     assert "x" * 161 not in text
 
 
-async def test_what_was_ignored_is_shown_in_words() -> None:
+async def test_what_was_ignored_is_said_once_with_its_turns() -> None:
     marked = user([{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}])
     async with talking(Scripted(each="answer {}".format)) as talk:
         message = await talk.said([user("hi")])
         await talk.chat([marked, {**message, "name": None, "mood": "calm"}, user("go on")])
         text = (await page(talk)).text
-    ignored = f"{Forgiveness.ABSENT.value}; {Forgiveness.OTHER_KEYS.value}; {Forgiveness.TEXT_PART.value}"
-    assert [line for line in text.splitlines() if "ignored" in line or "before matching" in line] == [
-        f"differences in restated messages that were ignored: {ignored}",
-        f"done to the request before matching: {NoiseRule.CACHE_CONTROL.value}",
-    ]
+        await talk.chat([marked, {**message, "mood": "calm"}, user("another way")])
+        text = (await page(talk)).text
+    lines = [" ".join(line.split()) for line in text.splitlines() if "before matching" in line or "turn" in line]
+    for says, where in (
+        (Forgiveness.ABSENT.value, "turn 2"),
+        (Forgiveness.OTHER_KEYS.value, "2 turns, first in turn 2"),
+        (Forgiveness.TEXT_PART.value, "2 turns, first in turn 2"),
+        (NoiseRule.CACHE_CONTROL.value, "2 turns, first in turn 2"),
+    ):
+        assert [line for line in lines if says in line] == [f"{says} · {where}"]
+    assert text.index("Ignored when matching") < text.index("Changed before matching")
+
 
 
 async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
@@ -385,7 +392,7 @@ async def shown_turns(talk: Talk) -> tuple[list[int], str]:
     """Return the numbers of the turns whose tokens the page shows, and its text."""
     text = (await talk.get("/view")).text
     turns = re.split(r'<div class="turn[^"]*" id="t(\d+)">', text)[1:]
-    return [int(number) for number, body in zip(*[iter(turns)] * 2) if 'class="ids"' in body], text
+    return [int(number) for number, body in zip(turns[::2], turns[1::2], strict=True) if 'class="ids"' in body], text
 
 
 async def test_the_page_opens_on_the_longest_path_and_links_to_the_newest_turn() -> None:
@@ -513,7 +520,7 @@ def test_a_turn_counts_the_ids_of_each_origin_and_those_that_drift() -> None:
         TokenRun(Origin.PROMPT, 3, 1, ()),
         TokenRun(Origin.SAMPLED, 4, 2, ()),
     )
-    known: dict[str, Any] = {"name": "", "facts": "", "lines": (), "notes": (), "ignored": ()}
+    known: dict[str, Any] = {"name": "", "facts": "", "lines": (), "notes": ()}
     card = TurnCard(number=1, continues=None, hidden=0, sampled=6, runs=runs, **known)
     assert (card.counts, card.drift) == ([(Origin.PROMPT, 3), (Origin.SAMPLED, 6)], 3)
     unknown = attrs.evolve(card, runs=None)
