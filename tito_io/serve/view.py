@@ -12,16 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from operator import attrgetter
-from typing import Any
 
 import attrs
 
-from tito_core import Message, Reason, Refusal, Step, TemplateRefused, TitoError
+from tito_core import Reason, Refusal, Step, TemplateRefused, TitoError
 from tito_core.ledger import Origin
 from tito_core.media.first_prompt import first_prompt_questions
 from tito_core.media.ranges import MediaRange
-from tito_core.message import is_media
-from tito_core.normalization.media import medium_of
 from tito_core.normalization.receipts import Forgiveness
 from tito_core.samples import Forest
 from tito_core.samples.node import EdgeKind, Node
@@ -29,11 +26,12 @@ from tito_io.client.driver import answer
 from tito_io.client.turn import Route
 from tito_io.engines.protocol import EngineError, Rendering
 from tito_io.pages import render
-from tito_io.pages.media import MediaBlock, picture_url, short_identity
+from tito_io.pages.media import MediaBlock, picture_url
 
 from .client_noise import NoiseRule, option_name
 from .commit import Commit
 from .gateway import Gateway
+from .message_lines import MessageLines, Room
 from .path_tokens import PathTokens, TokenRun, changed_prompt_ids
 from .refusals import RequestRefused
 from .session import Session
@@ -68,52 +66,12 @@ IGNORED = {
     NoiseRule.TEXT_ECHO.name: NoiseRule.TEXT_ECHO.value,
 }
 """What it says of each difference that was ignored."""
-ROLES = frozenset(("system", "developer", "user", "tool", "assistant"))
-ROLE_CHARACTERS, TEXT_CHARACTERS, TEXT_LINES = 32, 160, 8
-"""How much of a message a turn shows."""
 NEW_MESSAGES = 6
-"""How many new messages a turn shows, the first and the last ones."""
-TOOL_CALLS = 4
-"""How many tool calls of a message a turn shows."""
+"""How many new messages of a turn are not folded, the first and the last ones."""
 PICTURES = 12_000_000
 """How many bytes of pictures a page shows, those of the newest turns."""
 JUMP = 25
 """A page of many turns begins with a link to every turn whose number this divides."""
-
-
-@attrs.frozen
-class MessageLine:
-    """The beginning of a message.
-
-    Attributes:
-        role: The message's role.
-        kind: The role if it is a known one, else `other`; a CSS class.
-        reasoning: The beginning of its reasoning.
-        text: The beginning of its content.
-        calls: Its first tool calls, the first words of each.
-        more: How many tool calls `calls` leaves out.
-    """
-
-    role: str
-    kind: str
-    reasoning: str
-    text: str
-    calls: tuple[str, ...]
-    more: int
-
-    @classmethod
-    def of(cls, message: Message) -> MessageLine:
-        """Return the beginning of a message."""
-        role, calls = str(message["role"]), message.get("tool_calls")
-        calls = calls if isinstance(calls, list) else []
-        return cls(
-            role=role[:ROLE_CHARACTERS],
-            kind=role if role in ROLES else "other",
-            reasoning=_beginning(_text(message.get("reasoning_content") or message.get("reasoning"))),
-            text=_beginning(_text(message.get("content"))),
-            calls=tuple(map(_call, calls[:TOOL_CALLS])),
-            more=max(len(calls) - TOOL_CALLS, 0),
-        )
 
 
 @attrs.frozen(kw_only=True)
@@ -125,7 +83,6 @@ class TurnCard:
         name: Its name, which the query parameter `leaf` takes.
         continues: The number of the turn that it continues.
         lines: Its new messages and the completion.
-        hidden: How many new messages `lines` leaves out.
         notes: What is unusual about it, each with whether it needs attention.
         facts: How it was sent, how long it is, how it ended, and its worker and request where they are known.
         sampled: How many ids the model sampled.
@@ -135,8 +92,7 @@ class TurnCard:
     number: int
     name: str
     continues: int | None
-    lines: tuple[MessageLine, ...]
-    hidden: int
+    lines: MessageLines
     notes: tuple[tuple[str, bool], ...]
     facts: str
     sampled: int
@@ -169,7 +125,9 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         )
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
-    cards = {node.name: _card(session, tree, node, runs.get(node.name)) for node in forest.nodes}
+    room = Room()  # of which the newest turns take first
+    newest = [_card(session, tree, node, runs.get(node.name), room) for node in reversed(forest.nodes)]
+    cards = {card.name: card for card in reversed(newest)}
     blocks = await _blocks(gateway, session, runs)
     return render(
         "serve/view.html.jinja",
@@ -187,6 +145,7 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         drift=None if drift is None else sum(drift),
         newest=cards[session.newest.name] if session.newest is not None else None,
         skipped=skipped,
+        left_out=room.left_out,
         vocabulary=gateway.decode is not None,
         blocks=blocks,
         has_pictures=any(block.picture for block in blocks.values()),
@@ -284,69 +243,23 @@ async def _blocks(
     }
 
 
-def _card(session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun] | None) -> TurnCard:
+def _card(
+    session: Session, tree: TurnTree, node: Node, runs: Sequence[TokenRun] | None, room: Room
+) -> TurnCard:
     commit = session.commits[node.name]
     step, above = commit.step, tree.above[node.name]
     before = 0 if above is None else len(session.commits[above].step.messages)
     new = [*map(step.prompt.peek, range(before, len(step.prompt))), *step.completion]
-    half = NEW_MESSAGES // 2
-    shown = new if len(new) <= NEW_MESSAGES else [*new[:half], *new[-half:]]
     return TurnCard(
         number=tree.numbers[node.name],
         name=node.name,
         continues=None if above is None else tree.numbers[above],
-        lines=tuple(map(MessageLine.of, shown)),
-        hidden=len(new) - len(shown),
+        lines=MessageLines.of(new, NEW_MESSAGES, room),
         notes=(*_notes(commit, node, tree), *UNRECEIVED * (node.name in session.unreceived)),
         facts=" · ".join(_facts(commit)),
         sampled=len(step.completion_ids),
         runs=None if runs is None else tuple(runs),
     )
-
-
-def _text(content: Any) -> str:
-    """Return the text of a message's content; a part that is no text by its type."""
-    if isinstance(content, list):
-        parts = (part if isinstance(part, dict) else {"text": part} for part in content)
-        return " ".join(str(part.get("text") or f"[{_kind(part)}]") for part in parts)
-    return "" if content is None else str(content)
-
-
-def _kind(part: Mapping[str, Any]) -> str:
-    """Return what a part is that has no text; a medium with the beginning of its identity.
-
-    >>> _kind({"type": "image_url", "uuid": "cat"}), _kind({"type": "refusal"})
-    ('image cat', 'refusal')
-    """
-    if not is_media(part):
-        return str(part.get("type"))
-    medium = medium_of(part)
-    return " ".join([medium.modality, *([short_identity(medium.identity)] if medium.identity else ())])
-
-
-def _call(call: Any) -> str:
-    r"""Return the beginning of a tool call on one line.
-
-    >>> _call({"function": {"name": "run", "arguments": "two\n lines"}}), len(_call({"arguments": "x" * 999}))
-    ('run two lines', 161)
-    """
-    function = call.get("function", call) if isinstance(call, dict) else {}
-    if not isinstance(function, dict):
-        function = {}
-    text = f"{function.get('name')} {function.get('arguments') or ''}"
-    words = " ".join(text.lstrip()[: 4 * TEXT_CHARACTERS].split())
-    return words if len(words) <= TEXT_CHARACTERS else words[:TEXT_CHARACTERS].rstrip() + "…"
-
-
-def _beginning(text: str) -> str:
-    r"""Return the beginning of a text with its line breaks.
-
-    >>> _beginning("\n two\r\n lines "), len(_beginning("x" * 999)), _beginning("a\n" * 99)
-    ('two\n lines', 161, 'a\na\na\na\na\na\na\na…')
-    """
-    whole = text.strip().replace("\r\n", "\n")
-    beginning = "\n".join(whole[:TEXT_CHARACTERS].split("\n")[:TEXT_LINES])
-    return beginning if beginning == whole else beginning.rstrip() + "…"
 
 
 def _notes(commit: Commit, node: Node, tree: TurnTree) -> Iterator[tuple[str, bool]]:

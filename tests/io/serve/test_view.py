@@ -37,9 +37,10 @@ from tito_io.embedded import TIDY
 from tito_io.serve import path_tokens
 from tito_io.serve import view as serve_view
 from tito_io.serve.client_noise import NoiseRule
+from tito_io.serve.message_lines import TAGS, Excerpt, MessageLine, MessageLines, Room
 from tito_io.serve.path_tokens import PathTokens, TokenRun, changed_ids
 from tito_io.serve.turn_tree import TreeTurn, TurnTree
-from tito_io.serve.view import LEGEND, MessageLine, TurnCard
+from tito_io.serve.view import LEGEND, TurnCard
 
 pytestmark = pytest.mark.anyio
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -159,7 +160,54 @@ async def test_texts_keep_their_line_breaks_and_long_ones_end_early() -> None:
     assert "def f():\n\n    return 1" in text
     assert "line 6\nline 7…" in text
     assert "x" * 160 + "…" in text
-    assert "x" * 161 not in text
+
+
+async def test_a_text_that_is_cut_can_be_opened_in_full() -> None:
+    long = {"role": "assistant", "content": "c" * 900, "reasoning": "r" * 800}
+    call = {"type": "function", "function": {"name": "f", "arguments": "a" * 700}, "id": "1"}
+    messages = [
+        user("short"),
+        {**long, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": EVIL},
+    ]
+    async with talking(Scripted(each="answer {}".format)) as talk:
+        await talk.chat([*messages, user("u" * 600)])
+        whole = await talk.get("/view")
+    assert re.findall(r">all (\d+) characters<", whole.text) == ["800", "900", "702", "600"]
+    for text in ("c" * 900, "reasoning: " + "r" * 800, "f " + "a" * 700, "u" * 600):
+        assert text in ParsedPage(whole.text).text
+    assert "left out" not in whole.text
+    assert "script" not in whole.headers["content-security-policy"]
+
+
+async def test_the_newest_texts_are_whole_and_the_page_counts_those_that_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve_view, "Room", lambda: Room(1000))
+    async with talking(Scripted(each="answer {}".format)) as talk:
+        messages = [user("a" * 500)]
+        for letter in "bc":
+            messages = [*messages, await talk.said(messages), user(letter * 450)]
+        await talk.said(messages)
+        text = (await talk.get("/view")).text
+    assert [letter * 450 in text for letter in "abc"] == [False, True, True]
+    assert "a" * 160 + "…" in text
+    assert "1 whole texts, calls and messages of the older turns are left out of this page" in text
+
+
+async def test_hidden_messages_and_calls_can_be_opened() -> None:
+    calls = [
+        {"type": "function", "function": {"name": f"f{one}", "arguments": "{}"}, "id": str(one)}
+        for one in range(6)
+    ]
+    results = [{"role": "tool", "tool_call_id": str(one), "content": f"result {one}"} for one in range(6)]
+    async with talking() as talk:
+        await talk.chat([user(), {"role": "assistant", "content": None, "tool_calls": calls}, *results])
+        text = (await talk.get("/view")).text
+    (hidden,) = re.findall(r"<summary>3 more messages</summary>(.*?)</details>", text, re.DOTALL)
+    assert re.findall(r"result \d", hidden) == ["result 1", "result 2", "result 3"]
+    (more,) = re.findall(r"<summary>2 more calls</summary>(.*?)</details>", text, re.DOTALL)
+    assert re.findall(r"f\d", more) == ["f4", "f5"]
 
 
 async def test_what_was_ignored_is_said_once_with_its_turns() -> None:
@@ -170,7 +218,9 @@ async def test_what_was_ignored_is_said_once_with_its_turns() -> None:
         text = (await page(talk)).text
         await talk.chat([marked, {**message, "mood": "calm"}, user("another way")])
         text = (await page(talk)).text
-    lines = [" ".join(line.split()) for line in text.splitlines() if "before matching" in line or "turn" in line]
+    lines = [
+        " ".join(line.split()) for line in text.splitlines() if "before matching" in line or "turn" in line
+    ]
     for says, where in (
         (Forgiveness.ABSENT.value, "turn 2"),
         (Forgiveness.OTHER_KEYS.value, "2 turns, first in turn 2"),
@@ -179,7 +229,6 @@ async def test_what_was_ignored_is_said_once_with_its_turns() -> None:
     ):
         assert [line for line in lines if says in line] == [f"{says} · {where}"]
     assert text.index("Ignored when matching") < text.index("Changed before matching")
-
 
 
 async def test_every_token_is_shown_with_its_id_below_who_wrote_it() -> None:
@@ -392,7 +441,9 @@ async def shown_turns(talk: Talk) -> tuple[list[int], str]:
     """Return the numbers of the turns whose tokens the page shows, and its text."""
     text = (await talk.get("/view")).text
     turns = re.split(r'<div class="turn[^"]*" id="t(\d+)">', text)[1:]
-    return [int(number) for number, body in zip(turns[::2], turns[1::2], strict=True) if 'class="ids"' in body], text
+    return [
+        int(number) for number, body in zip(turns[::2], turns[1::2], strict=True) if 'class="ids"' in body
+    ], text
 
 
 async def test_the_page_opens_on_the_longest_path_and_links_to_the_newest_turn() -> None:
@@ -476,21 +527,48 @@ def test_what_is_shown_of_a_message_is_bounded() -> None:
     line = MessageLine.of
     calls = [{"function": {"name": "f" * 300, "arguments": "{}"}}, "odd", {"function": 7}, {}, {}, {}]
     shown = line({"role": "r" * 40, "content": [{"text": "a"}, "b", {"type": "x"}], "tool_calls": calls})
-    assert (shown.role, shown.kind, shown.text) == ("r" * 32, "other", "a b [x]")
-    assert shown.calls == ("f" * 160 + "…", "None", "None", "None")
-    assert shown.more == 2
+    assert (shown.role, shown.kind, shown.text.beginning) == ("r" * 32, "other", "a b [x]")
+    assert [one.beginning for one in shown.calls] == ["f" * 160 + "…", "None", "None", "None"]
+    assert (shown.more, len(shown.folded)) == (2, 2)
     roles = ("system", "developer", "user", "tool", "assistant")
     assert [line({"role": role, "content": None}).kind for role in roles] == list(roles)
     assert line({"role": "user", "tool_calls": 7}).calls == ()
     assert line({"role": "user", "content": "a"}).more == 0
-    spaced = [{"function": {"name": " " * 999 + "f"}}, {"function": {"name": "g" * 159, "arguments": "{}"}}]
-    assert line({"role": "user", "tool_calls": spaced}).calls == ("f", "g" * 159 + "…")
-    exact = "y" * 158
-    (call,) = line({"role": "user", "tool_calls": [{"function": {"name": "f", "arguments": exact}}]}).calls
-    assert call == f"f {exact}"
-    assert line({"role": "user", "content": "z" * 160}).text == "z" * 160
-    eight = "\n".join("12345678")
-    assert line({"role": "user", "content": eight}).text == eight
+
+
+@pytest.mark.parametrize(
+    ("call", "beginning"),
+    [
+        ({"name": " " * 999 + "f"}, "f"),
+        ({"name": "g" * 159, "arguments": "{}"}, "g" * 159 + "…"),
+        ({"name": "f", "arguments": "y" * 158}, "f " + "y" * 158),
+        ({"name": "f", "arguments": "y" * 159}, "f " + "y" * 158 + "…"),
+        ({"name": "f", "arguments": "a" + " " * 999 + "b"}, "f a…"),
+    ],
+)
+def test_the_beginning_of_a_call_says_whether_it_goes_on(call: dict[str, str], beginning: str) -> None:
+    found = Excerpt.of_call({"function": call})
+    assert (found.beginning, found.cut) == (beginning, beginning.endswith("…"))
+    assert found.whole == f"{call['name']} {call.get('arguments', '')}".strip()
+
+
+@pytest.mark.parametrize("text", ["z" * 160, "\n".join("12345678")])
+def test_a_text_of_the_longest_size_is_not_cut(text: str) -> None:
+    assert (Excerpt.of(text).beginning, Excerpt.of(text).cut) == (text, False)
+    assert Excerpt.of(text + "\n9").cut
+
+
+@given(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2000))
+def test_each_message_stands_in_its_place_or_is_counted(count: int, shown: int, characters: int) -> None:
+    messages = [user(f"{place} " + "x" * (40 * place)) for place in range(count)]
+    room = Room(characters)
+    lines = MessageLines.of(messages, 2 * shown, room)
+    order = [int(line.text.whole.split()[0]) for line in (*lines.first, *lines.folded, *lines.last)]
+    assert order == sorted(set(order))
+    assert lines.hidden == max(count - 2 * shown, 0)
+    assert count - len(order) == lines.hidden - len(lines.folded) <= room.left_out
+    whole = [line.text for line in (*lines.first, *lines.folded, *lines.last) if line.text.opens]
+    assert sum(len(one.whole) for one in whole) + TAGS * len(lines.folded) <= characters
 
 
 def test_a_leaf_has_as_many_turns_as_its_path() -> None:
@@ -520,8 +598,8 @@ def test_a_turn_counts_the_ids_of_each_origin_and_those_that_drift() -> None:
         TokenRun(Origin.PROMPT, 3, 1, ()),
         TokenRun(Origin.SAMPLED, 4, 2, ()),
     )
-    known: dict[str, Any] = {"name": "", "facts": "", "lines": (), "notes": ()}
-    card = TurnCard(number=1, continues=None, hidden=0, sampled=6, runs=runs, **known)
+    known: dict[str, Any] = {"name": "", "facts": "", "lines": MessageLines.of([], 0, Room()), "notes": ()}
+    card = TurnCard(number=1, continues=None, sampled=6, runs=runs, **known)
     assert (card.counts, card.drift) == ([(Origin.PROMPT, 3), (Origin.SAMPLED, 6)], 3)
     unknown = attrs.evolve(card, runs=None)
     assert (unknown.counts, unknown.drift) == ([], 0)
