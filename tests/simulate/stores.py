@@ -27,7 +27,7 @@ from tests.simulate.history import History
 from tests.simulate.loop import SimulatedLoop, SimulatedProcess
 from tito_io.serve.redis import ANSWER_SECONDS, RedisStore
 from tito_io.serve.sqlite import SqliteStore
-from tito_io.serve.store import Claim, Store, StoredSession, StoreError
+from tito_io.serve.store import Claim, SessionSummary, Store, StoredSession, StoreError
 
 FULL = 2
 """SQLite's number for `synchronous = FULL`."""
@@ -101,6 +101,9 @@ class WatchedStore:
 
     async def count(self) -> int:
         return int(await self._call("count", self.inner.count))
+
+    async def newest(self, most: int, wanted: Callable[[bytes], bool]) -> list[SessionSummary]:
+        return list(await self._call("newest", self.inner.newest, most, wanted))
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
         return int(await self._call("sweep", self.inner.sweep, idle_seconds, used))

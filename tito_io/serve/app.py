@@ -26,6 +26,7 @@ from tito_io.engines.family_render import renders_as
 from tito_io.engines.protocol import Rendering
 from tito_io.rewards import check_reward
 
+from .auth import with_basic_key
 from .gateway import BODY, Gateway
 from .logs import LOG, SESSION, short_id
 from .media import MediumBytes
@@ -44,6 +45,7 @@ from .refusals import (
 )
 from .resume import Continuation
 from .session import SessionHead
+from .session_list import HTML, asks_for_page, list_page
 from .sglang_fields import DEFAULTS, session_defaults, unread_fields
 from .turn_handler import JSON, TurnResponse
 from .view import page
@@ -65,6 +67,10 @@ SAFE = {
 """Headers of what holds a part of a conversation: it runs no script and fetches nothing, whatever it is."""
 PAGE = {**SAFE, "content-security-policy": f"{SAFE['content-security-policy']}; img-src data:"}
 """Headers of a session's page, which shows pictures that are in itself."""
+LIST = {**SAFE, "cache-control": "no-store", "vary": "accept, authorization"}
+"""Headers of the list of sessions, whose ids are keys; a client that does not ask for a page gets JSON."""
+CHALLENGE = {"www-authenticate": 'Basic realm="tito: a key as password", charset="UTF-8"'}
+"""What makes a browser ask for a password."""
 
 Endpoint = Callable[[Gateway, Request], Awaitable[Response]]
 
@@ -132,13 +138,13 @@ def _routes(gateway: Gateway) -> list[Route]:
         for path, one in dialects.items()
     ]
     own: list[tuple[str, str, Endpoint]] = [
-        ("GET", "/", _health),
+        ("GET", "/", _page_of(_front)),
         ("GET", "/health", _health),
         ("GET", "/metrics", _metrics),
         ("POST", "/sessions", _open),
     ]
     for at in (BY_ID, BY_KEY):
-        own += [("GET", at, _records), ("DELETE", at, _delete), ("GET", f"{at}/view", _view)]
+        own += [("GET", at, _records), ("DELETE", at, _delete), ("GET", f"{at}/view", _page_of(_view))]
         own += [("GET", f"{at}/calls", _calls), ("GET", f"{at}/media/{{digest}}", _medium)]
         own += [(method, f"{at}/samples", _samples) for method in ("POST", "GET")]
     of_clients: list[tuple[str, str, Endpoint]] = []
@@ -405,11 +411,32 @@ async def _count(gateway: Gateway, request: Request, dialect: Anthropic | Google
     return _json(dialect.count_body(len(ids)))
 
 
+def _page_of(answer: Endpoint) -> Endpoint:
+    """Let a browser give a key as the password of HTTP Basic, for which it is asked where none is known."""
+
+    async def endpoint(gateway: Gateway, request: Request) -> Response:
+        try:
+            return await answer(gateway, with_basic_key(request))
+        except RequestRefused as error:
+            if error.status == HTTPStatus.UNAUTHORIZED and asks_for_page(request):
+                error.headers |= CHALLENGE
+            raise
+
+    return endpoint
+
+
+async def _front(gateway: Gateway, request: Request) -> Response:
+    """Answer with the list of sessions where a browser asks, else with the health."""
+    if not asks_for_page(request):
+        return await _health(gateway, request)
+    return Response(await list_page(gateway, request), headers=LIST, media_type=HTML)
+
+
 async def _view(gateway: Gateway, request: Request) -> Response:
     gateway.ignored.count("view", unread_fields(request.query_params, ("leaf",), "parameter of the page"))
     async with gateway.sessions.using(await gateway.session_name(request)) as session:
         html = await page(gateway, session, request.query_params.get("leaf"))
-    return Response(html, headers=PAGE, media_type="text/html")
+    return Response(html, headers=PAGE, media_type=HTML)
 
 
 async def _forward(gateway: Gateway, request: Request) -> Response:

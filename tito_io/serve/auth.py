@@ -9,6 +9,7 @@ store, so that a well-known key such as `dummy` does not reveal it.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import hmac
 import re
@@ -68,6 +69,24 @@ def api_key_of(request: Request) -> str | None:
     alone = headers.get("x-api-key") or headers.get("x-goog-api-key", "")
     key = bearer.strip() if scheme.lower() == "bearer" else alone
     return key[:LONGEST] or None
+
+
+def with_basic_key(request: Request) -> Request:
+    """Return a request for a page, whose API key may be the password of HTTP Basic (RFC 7617).
+
+    A person's browser sends no bearer token. It sends a password with every later request, also with one
+    that another site's page makes; so only routes that read, and answer with a page, take it.
+    """
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return request
+    try:
+        _, _, password = binascii.a2b_base64(encoded.strip(), strict_mode=True).partition(b":")
+    except ValueError:
+        return request
+    others = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
+    request.scope["headers"] = [*others, (b"authorization", b"Bearer " + password)]
+    return Request(request.scope, request.receive)
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ change. A page of another site stands in `Origin`, which browsers send and agent
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -25,6 +25,10 @@ from .gateway import Gateway
 from .refusals import RequestRefused
 
 ANY = "*"
+LOCAL = "tito.local"
+"""The name, in the scope of a request, of whether it came from this machine to a loopback address."""
+PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+"""Headers that proxies add, such as Caddy and Traefik; a request with one came from anywhere."""
 LOOPBACK = "localhost"
 POLICY_VIOLATION = 1008
 """The close code of a websocket that is refused (RFC 6455, section 7.4.1)."""
@@ -36,9 +40,11 @@ class TrustedNames:
 
     Attributes:
         names: Host names in lower case; `*` stands for all.
+        loopback: Whether the gateway listens on a loopback address, which only this machine reaches.
     """
 
     names: frozenset[str]
+    loopback: bool = False
 
     @classmethod
     def of(cls, host: str, trusted: Iterable[str] = ()) -> TrustedNames:
@@ -51,7 +57,8 @@ class TrustedNames:
             if name != ANY and (not name or _hostname(name) != _lower(name)):
                 text = f"--trusted-host {name!r:.80}: give a host name alone, such as tito.example.org"
                 raise InputError(text)
-        return cls(frozenset(_lower(name) for name in (host, socket.gethostname(), *trusted)))
+        names = frozenset(_lower(name) for name in (host, socket.gethostname(), *trusted))
+        return cls(names, loopback=_is_loopback(_lower(host)))
 
     def check(self, host: str, origin: str | None) -> None:
         """Demand that a request's `Host` and `Origin` are known; raises `RequestRefused`.
@@ -75,6 +82,20 @@ class TrustedNames:
                 f"Origin is {origin!r:.80}, a page of another site; to let it, start the gateway with "
                 "--trusted-host and that site's name",
             )
+
+    def local(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request came to a loopback address, by a loopback name, and through no proxy.
+
+        A trusted name does not count: it is that of a proxy, or `*`, which lets any page's name through.
+
+        >>> here = TrustedNames.of("127.0.0.1", ["*"])
+        >>> here.local({"host": "localhost:8010"}), here.local({"host": "tito.example.org"})
+        (True, False)
+        >>> here.local({"host": "localhost:8010", "x-forwarded-for": "192.0.2.1"})
+        False
+        """
+        direct = not any(name in headers for name in PROXIED)
+        return self.loopback and direct and _is_loopback(_hostname(headers.get("host", "")))
 
     def _own(self, name: str) -> bool:
         """Return whether a host name is the gateway's, or one that means this machine everywhere."""
@@ -111,6 +132,7 @@ class OriginCheck:
         except RequestRefused as error:
             await self._refuse(scope, receive, send, error)
         else:
+            scope[LOCAL] = self.trusted.local(headers)
             await self.app(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: RequestRefused) -> None:

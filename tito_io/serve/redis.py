@@ -8,7 +8,9 @@ write of a late owner. Every step is one script, so that nothing happens between
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Self, cast
 
 import attrs
@@ -19,7 +21,17 @@ from redis.exceptions import RedisError
 
 from tito_core import InputError
 
-from .store import BusyError, Claim, FencedError, GoneError, LostError, StoredSession, StoreError, first_epoch
+from .store import (
+    BusyError,
+    Claim,
+    FencedError,
+    GoneError,
+    LostError,
+    SessionSummary,
+    StoredSession,
+    StoreError,
+    first_epoch,
+)
 
 PREFIX = "tito:session:"
 SECRET = "tito:secret"  # noqa: S105  # the name of a key
@@ -28,6 +40,8 @@ UNRECEIVED = b"unreceived:"
 LEASE_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 """How long the server may take to accept a connection, and to answer."""
+AT_ONCE = 1000
+"""How many sessions a walk over the server's keys asks for in one request."""
 LIFE_SECONDS = 30 * 86_400.0
 """How long an unused session is kept by default."""
 
@@ -229,9 +243,52 @@ class RedisStore:
         """Return the number of sessions, which takes a walk over the server's keys."""
 
         async def count() -> int:
-            return sum([1 async for _ in self.client.scan_iter(match=f"{PREFIX}*:head", count=1000)])
+            return sum([1 async for _ in self._names()])
 
         return int(await self._answer(count()))
+
+    async def newest(self, most: int, wanted: Callable[[bytes], bool]) -> list[SessionSummary]:
+        """Return the sessions that were used last, which takes a walk over the server's keys.
+
+        The server keeps no time of use: it follows from how long it still keeps a session.
+        """
+
+        async def newest() -> list[SessionSummary]:
+            heads = [one async for one in self._heads() if wanted(one[2])]
+            found = nlargest(most, heads, key=itemgetter(0, 1))
+            async with self.client.pipeline(transaction=False) as turns:
+                for _, name, _ in found:
+                    turns.hlen(_key(name, "rows"))
+                counts = await turns.execute()
+            life = self._life()
+            return [
+                SessionSummary(name, head, max(life - left, 0) / 1000, rows)
+                for (left, name, head), rows in zip(found, counts, strict=True)
+            ]
+
+        found: list[SessionSummary] = await self._answer(newest())
+        return found
+
+    async def _names(self) -> AsyncIterator[str]:
+        """Yield the names of all sessions."""
+        pattern = _key("*", "head")
+        begin, end = pattern.encode().split(b"*")
+        async for key in self.client.scan_iter(match=pattern, count=AT_ONCE):
+            yield key.removeprefix(begin).removesuffix(end).decode()
+
+    async def _heads(self) -> AsyncIterator[tuple[int, str, bytes]]:
+        """Yield how many milliseconds the server still keeps each session, its name, and its head."""
+        names = list({name async for name in self._names()})  # a walk may meet a key twice
+        for place in range(0, len(names), AT_ONCE):
+            some = names[place : place + AT_ONCE]
+            async with self.client.pipeline(transaction=False) as asked:
+                for name in some:
+                    asked.hget(_key(name, "head"), "data")
+                    asked.pttl(_key(name, "head"))
+                answers = await asked.execute()
+            for name, head, left in zip(some, answers[::2], answers[1::2], strict=True):
+                if head is not None:  # it was deleted meanwhile
+                    yield left, name, head
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:  # noqa: ARG002  # claimed
         """Set how long sessions live; the server deletes them itself."""

@@ -10,12 +10,14 @@ from weakref import WeakValueDictionary
 import anyio
 import attrs
 
+from tito_core import InputError
+
 from .auth import RequestedSession, new_id, new_secret
 from .logs import LOG, short_id
 from .metrics import Metrics
 from .refusals import GatewayLimits, RequestRefused, limit_reached, not_found
 from .session import Session, SessionHead
-from .store import BusyError, Claim, GoneError, Store, StoreError
+from .store import BusyError, Claim, GoneError, SessionSummary, Store, StoreError
 
 SEPARATE = (
     "session %s: opened for another agent with the API key of session %s; --share-keys gives agents with the "
@@ -112,6 +114,10 @@ class Sessions:
     async def exists(self, name: str) -> bool:
         """Return whether there is a session of that name, without using it."""
         return await self.store.head(name) is not None
+
+    async def newest(self, owner: str | None, most: int) -> list[SessionSummary]:
+        """Return the sessions of an owner that were used last; those that belong to no key for None."""
+        return await self.store.newest(most, lambda head: _owned(head, owner))
 
     @asynccontextmanager
     async def using(self, name: str) -> AsyncIterator[Session]:
@@ -240,3 +246,11 @@ class Sessions:
     def _show_counts(self) -> None:
         self.metrics.sessions.set(self._count)
         self.metrics.sessions_loaded.set(len(self.loaded))
+
+
+def _owned(head: bytes, owner: str | None) -> bool:
+    """Return whether a stored session is this owner's. Of one that cannot be read the owner is not known."""
+    try:
+        return SessionHead.of(head).owner == owner
+    except InputError:
+        return False

@@ -15,8 +15,9 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -27,7 +28,16 @@ import attrs
 
 from tito_core import InputError
 
-from .store import Claim, FencedError, GoneError, LostError, StoredSession, StoreError, first_epoch
+from .store import (
+    Claim,
+    FencedError,
+    GoneError,
+    LostError,
+    SessionSummary,
+    StoredSession,
+    StoreError,
+    first_epoch,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -44,6 +54,8 @@ CREATE TABLE IF NOT EXISTS media (
 CREATE TABLE IF NOT EXISTS secrets (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL);
 """
 TURN = "SELECT 1 FROM turns WHERE name = ? AND place = ?"
+NEWEST = "SELECT name, head, touched FROM sessions ORDER BY touched DESC, name"
+TURNS = "SELECT count(*) FROM turns WHERE name = ?"
 RECEIVED = "DELETE FROM unreceived WHERE name = ? AND place = ?"
 
 
@@ -263,6 +275,17 @@ class SqliteStore:
     def count(self) -> int:
         """Return the number of sessions."""
         return int(self._rows("SELECT count(*) FROM sessions")[0][0])
+
+    @_in_thread
+    def newest(self, most: int, wanted: Callable[[bytes], bool]) -> list[SessionSummary]:
+        """Return the sessions that were used last."""
+        now = self.clock()
+        with closing(self.db.execute(NEWEST)) as rows:
+            found = list(islice((row for row in rows if wanted(row[1])), most))
+        return [
+            SessionSummary(name, head, max(now - touched, 0.0), self._rows(TURNS, name)[0][0])
+            for name, head, touched in found
+        ]
 
     @_in_thread
     def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:

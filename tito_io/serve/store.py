@@ -8,7 +8,7 @@ writer owns. A late owner's write therefore fails and changes nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -80,6 +80,23 @@ class StoredSession:
     media: Mapping[str, int] = attrs.field(factory=dict)
 
 
+@attrs.frozen
+class SessionSummary:
+    """What a list shows of a stored session.
+
+    Attributes:
+        name: The session's id.
+        head: What it was opened with.
+        idle: Seconds since its last write or claim.
+        turns: Number of rows.
+    """
+
+    name: str
+    head: bytes
+    idle: float
+    turns: int
+
+
 class Store(Protocol):
     """Keeps sessions. What a method has acknowledged survives the end of the process."""
 
@@ -139,6 +156,9 @@ class Store(Protocol):
 
     async def count(self) -> int:
         """Return the number of sessions."""
+
+    async def newest(self, most: int, wanted: Callable[[bytes], bool]) -> list[SessionSummary]:
+        """Return the sessions whose head is `wanted`, those used last first, at most so many; read no row."""
 
     async def sweep(self, idle_seconds: float, used: Collection[str] = ()) -> int:
         """Delete sessions without a write or claim for so long; return how many.

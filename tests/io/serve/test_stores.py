@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -211,6 +212,54 @@ async def test_a_file_keeps_its_sessions_its_secret_and_what_nobody_has_received
     assert await second.secret(b"two") == secret
     assert (await second.claim(A)).previous == epoch
     await second.aclose()
+
+
+NAMES = [letter * 32 for letter in "abcdef"]
+
+
+async def test_the_sessions_used_last_come_first_and_the_list_ends_with_so_many(some: Store) -> None:
+    for turns, name in enumerate(NAMES):
+        await some.create(name, b"mine" if turns % 2 else b"theirs")
+        await begun(some, name, rows=turns)
+        await anyio.sleep(0.005)
+    await some.claim(NAMES[1])
+    last = ["b", "f", "e", "d", "c", "a"]
+    every = await some.newest(9, lambda _: True)
+    assert [(one.name[0], one.turns) for one in every] == [(name, "abcdef".index(name)) for name in last]
+    assert all(0 <= before.idle <= after.idle < 60 for before, after in pairwise(every))
+    mine = await some.newest(2, lambda head: head == b"mine")
+    assert [(one.name[0], one.head) for one in mine] == [("b", b"mine"), ("f", b"mine")]
+    assert await some.newest(9, lambda _: False) == []
+    await some.delete(NAMES[5])
+    assert "f" not in [one.name[0] for one in await some.newest(9, lambda _: True)]
+
+
+@pytest.fixture(params=[*KINDS, "fake"])
+async def some(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """Lend a store of each kind without sessions; `fakeredis` stands for a server that is not there."""
+    made: Store = MemoryStore()
+    if request.param == "sqlite":
+        made = SqliteStore.open(tmp_path / "sessions.db")
+    if request.param == "redis":
+        made = RedisStore.to(request.getfixturevalue("redis_url"))
+    if request.param == "fake":
+        made = RedisStore(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer()))
+    yield made
+    for name in NAMES:
+        await made.delete(name)
+    await made.aclose()
+
+
+async def test_a_list_of_sessions_reads_no_rows(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "s.db")
+    await begun(store, rows=1)
+    await store.put(A, (await store.claim(A)).epoch, 1, bytes(9_000_000))
+    read = list[str]()
+    store.db.set_trace_callback(read.append)
+    assert [one.turns for one in await store.newest(9, lambda _: True)] == [2]
+    store.db.set_trace_callback(None)
+    assert not [sql for sql in read if "data" in sql]
+    await store.aclose()
 
 
 # One file, one gateway.
