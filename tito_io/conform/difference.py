@@ -47,6 +47,32 @@ class Difference:
         right, given = self._token(self.right, self.place), self._token(self.given, self.place)
         return f"position {self.place} of {len(self.right)}: {right} is right, given was {given}"
 
+    @property
+    def kind(self) -> str:
+        """What differs first.
+
+        >>> toy = ToyTokenizer({"an": 256}, {"<end>": 257})
+        >>> Difference((97, 110, 257), (256, 257), toy).kind, Difference((98, 257), (98, 97), toy).kind
+        ('the same text has other ids', "the special token '<end>' is missing")
+        >>> Difference((97,), (97, 98), toy).kind, Difference((97, 98), (97,), toy).kind
+        ('more ids follow', 'the end is missing')
+        >>> Difference((97,), (98,), toy).kind
+        'another text'
+        """
+        right, given = self.right[self.place :], self.given[self.place :]
+        if not right or not given:
+            return "the end is missing" if right else "more ids follow"
+        if self._same_text(right, given):
+            return "the same text has other ids"
+        special = {index: text for text, index in self.tokenizer.special.items()}.get(right[0])
+        return "another text" if special is None else f"the special token {special!r} is missing"
+
+    def _same_text(self, right: Sequence[int], given: Sequence[int]) -> bool:
+        """Return whether both texts go on with the longer one of the two tokens that differ."""
+        longer = max((self.tokenizer.decode([ids[0]]) for ids in (right, given)), key=len)
+        most = len(longer.encode())  # no text of so many bytes has more ids
+        return all(self.tokenizer.decode(list(ids[:most])).startswith(longer) for ids in (right, given))
+
     def rows(self) -> Iterator[tuple[int, str, str]]:
         """Yield positions around the first difference with the right token and the given one."""
         end = min(self.place + AFTER, max(len(self.right), len(self.given)))

@@ -42,6 +42,7 @@ class Judged:
         verdict: The verdict.
         detail: Why, in a line; empty for exact ids.
         difference: Where the ids differ, if they do.
+        cause: What is wrong, in words that other vectors may share.
         asked: Whether the program was asked; it is given up after some failures.
     """
 
@@ -49,7 +50,12 @@ class Judged:
     verdict: Verdict
     detail: str = ""
     difference: Difference | None = None
+    cause: str = attrs.field()
     asked: bool = True
+
+    @cause.default
+    def _detail(self) -> str:
+        return self.detail
 
 
 def judge(vector: Vector, answer: object) -> Judged:
@@ -90,17 +96,19 @@ def _judge_ids(vector: Vector, answer: Mapping[str, Any]) -> Judged:
     right = next((one for one in vector.answers if one["ids"] == ids), None)
     if right is None and not vector.answers:
         reason = vector.data["expected"].get("reason") or "no ids are right"
-        return Judged(vector, Verdict.WRONG, f"answered, and a refusal is required: {reason}")
+        text = f"answered, and a refusal is required: {reason}"
+        return Judged(vector, Verdict.WRONG, text, cause="answered, and a refusal is required")
     if right is None:
         tokenizer = ToyTokenizer.of(vector.data["tokenizer"])
         found = (Difference(tuple(one["ids"]), tuple(ids), tokenizer) for one in vector.answers)
         difference = max(found, key=lambda one: one.place)  # from the right ids that they follow longest
-        return Judged(
-            vector, Verdict.WRONG, f"{_place(vector, difference)}: {difference.summary}", difference
-        )
+        place = _place(vector, difference)
+        text, cause = f"{place}: {difference.summary}", f"{place}: {difference.kind}"
+        return Judged(vector, Verdict.WRONG, text, difference, cause=cause)
     spans = answer.get("spans")
     if spans is not None and spans != right["spans"]:
-        return Judged(vector, Verdict.WRONG, f"the ids are right; the spans are not: {spans!r:.100}")
+        text = "the ids are right; the spans are not"
+        return Judged(vector, Verdict.WRONG, f"{text}: {spans!r:.100}", cause=text)
     return Judged(vector, Verdict.EXACT)
 
 

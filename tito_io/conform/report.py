@@ -49,6 +49,15 @@ class Report:
         return [one for one in self.judged if one.verdict not in FINE]
 
     @property
+    def groups(self) -> list[list[Judged]]:
+        """The failed vectors that were asked, by verdict and cause; the largest group first."""
+        groups: dict[tuple[Verdict, str], list[Judged]] = {}
+        for one in self.failed:
+            if one.asked:
+                groups.setdefault((one.verdict, one.cause), []).append(one)
+        return sorted(groups.values(), key=len, reverse=True)
+
+    @property
     def not_asked(self) -> str:
         """How many vectors were not asked, and why; empty if all were."""
         missing = [one for one in self.judged if not one.asked]

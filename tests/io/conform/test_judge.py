@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,12 @@ from tito_io.conform.vector import Vector
 
 def right(vector: Vector) -> dict[str, Any]:
     return dict(vector.answers[0])
+
+
+def spelled(ids: list[int]) -> list[int]:
+    """Return ids with a word of two ids as one."""
+    place = next(at for at, pair in enumerate(pairwise(ids)) if pair == (263, 264))
+    return [*ids[:place], 265, *ids[place + 2 :]]
 
 
 def test_right_ids_are_exact_with_and_without_spans(vectors: dict[str, Vector]) -> None:
@@ -31,8 +38,8 @@ def test_each_of_several_right_answers_is_exact(vectors: dict[str, Vector]) -> N
 def test_other_ids_are_wrong_and_the_first_difference_is_named(vectors: dict[str, Vector]) -> None:
     one = vectors["valid/chatml/question"]
     ids = list(right(one)["ids"])
-    place = next(at for at, (a, b) in enumerate(pairwise(ids)) if (a, b) == (263, 264))
-    judged = judge(one, {"ids": [*ids[:place], 265, *ids[place + 2 :]]})
+    place = next(at for at, pair in enumerate(pairwise(ids)) if pair == (263, 264))
+    judged = judge(one, {"ids": spelled(ids)})
     assert judged.verdict is Verdict.WRONG
     where = f"position {place} of {len(ids)}"
     assert judged.detail == f"earlier ids are changed: {where}: 263 'How' is right, given was 265 'However'"
@@ -40,6 +47,36 @@ def test_other_ids_are_wrong_and_the_first_difference_is_named(vectors: dict[str
     assert [line for line in shown if line.startswith(">")] == [
         f">{place:10}  263 'How'                     265 'However'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "cause"),
+    [
+        ("valid/chatml/question", spelled, "earlier ids are changed: the same text has other ids"),
+        ("valid/chatml/question", lambda ids: ids[:-1], "the ids after the turn differ: the end is missing"),
+        ("valid/chatml/question", lambda ids: [*ids, 10], "the ids after the turn differ: more ids follow"),
+        (
+            "valid/opens-thinking/question",
+            lambda ids: [one for one in ids if one != 302],
+            "earlier ids are changed: the special token '<think>' is missing",
+        ),
+        (
+            "valid/chatml/question",
+            lambda ids: [97, *ids[1:]],
+            "earlier ids are changed: the special token '<|im_start|>' is missing",
+        ),
+        (
+            "valid/chatml/question",
+            lambda ids: [ids[0], 97, *ids[2:]],
+            "earlier ids are changed: another text",
+        ),
+    ],
+)
+def test_the_cause_is_the_kind_of_the_first_difference(
+    vectors: dict[str, Vector], name: str, changed: Callable[[list[int]], list[int]], cause: str
+) -> None:
+    judged = judge(vectors[name], {"ids": changed(right(vectors[name])["ids"])})
+    assert (judged.verdict, judged.cause) == (Verdict.WRONG, cause)
 
 
 def test_what_is_missing_at_the_end_is_after_the_turn(vectors: dict[str, Vector]) -> None:

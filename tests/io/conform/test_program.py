@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from tito_io.conform.judge import Verdict
+from tito_io.conform.judge import Verdict, judge
+from tito_io.conform.naive import answer as naive
 from tito_io.conform.program import MOST_FAILURES
 from tito_io.conform.report import Report, failures, to_html
 from tito_io.conform.run import report_on
@@ -55,6 +57,29 @@ def test_a_program_that_dies_is_started_again(vectors: dict[str, Vector], tmp_pa
     first, second = asked(vectors, code).judged
     assert (first.verdict, first.detail) == (Verdict.ERROR, "ended with status 7 before it answered")
     assert second.verdict is Verdict.OVER_REFUSED
+
+
+def test_the_page_groups_failures_by_cause_and_opens_one_of_each(vectors: dict[str, Vector]) -> None:
+    names = [
+        "valid/opens-thinking/question",
+        "valid/chatml/question",
+        "valid/chatml/third-turn",
+        "refused/first-turn",
+    ]
+    judged = [judge(vectors[name], naive(vectors[name].question)) for name in names]
+    report = Report("naive", judged)
+    groups = [[one.vector.id for one in group] for group in report.groups]
+    assert groups == [names[1:3], names[:1], names[3:]]  # the largest first
+    page = to_html(report)
+    headings = re.findall(r"<h3>(.*?)</h3>", page)
+    assert [re.sub(r"<.*?>", "", heading).split()[-2:] for heading in headings] == [
+        ["2", "vectors"],
+        ["1", "vector"],
+        ["1", "vector"],
+    ]
+    opened = re.findall(r'<details class="vector" open><summary><code>(.*?)</code>', page)
+    assert opened == [names[1], names[0], names[3]]
+    assert re.findall(r'<details class="vector"><summary><code>(.*?)</code>', page) == [names[2]]
 
 
 def test_a_program_that_always_dies_is_given_up(vectors: dict[str, Vector]) -> None:
