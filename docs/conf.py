@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version as installed
 from typing import Any
 
 import attrs
 
+from tito_core import __version__
+
 project = "tito"
 copyright = "the tito authors"  # noqa: A001  # Sphinx reads it by this name
-release = version = installed("tito-kernel")
+release = version = __version__
 
 extensions = [
     "myst_parser",

@@ -36,7 +36,7 @@ from .step import Step
 from .stitch import Stitched, continue_questions, stitch, stitch_questions, try_stitch
 from .trajectory import Trajectory
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Bridge",

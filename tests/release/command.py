@@ -30,7 +30,7 @@ class Release:
     """What is being released.
 
     Attributes:
-        version: Its version, such as `0.1.0`.
+        version: Its version, such as `1.0.0rc1`.
         folder: Where artefacts are written.
         place: A folder for environments.
     """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
+
+from tito_core import __version__
 
 from .config import ConfigFile, long_names, suggestion
 from .options import HELP_NAMES
@@ -96,7 +97,7 @@ def _option_names(ctx: click.Context, name: str) -> list[str]:
 
 
 @click.group(cls=Commands, context_settings=HELP_NAMES)
-@click.version_option(version("tito-kernel"), prog_name="tito")
+@click.version_option(__version__, prog_name="tito")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

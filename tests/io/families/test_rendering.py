@@ -22,6 +22,7 @@ from tito_core import (
     Policy,
     TemplateRefused,
     TokenizeFn,
+    __version__,
     render_key,
     suffix_ids,
 )
@@ -239,7 +240,7 @@ def test_another_library_has_another_profile(
             patch.setattr(f"{place}.{name}", value)
             make(kind, folder).profile()
     assert probing.asked == 3
-    assert rendering._asking_code()[0] == "0.1.0"
+    assert rendering._asking_code()[0] == __version__
     assert len(rendering._asking_code()) > 50
 
 
