@@ -1,78 +1,84 @@
-"""The public API as a list of names and signatures:  python -m tests.release.public_api [--write].
+"""The stable API as a list of names and signatures:  python -m tests.release.public_api [--write].
 
-Public are the names in `__all__` of every package of `tito_core`, and each name that the reference documents.
-Of a class, its public methods, properties and fields are, too. Integrations are left out: they can only be
-imported beside their framework.
+`docs/reference/stable.toml` says which names are stable. Of a class, its public methods, properties and fields
+are, too. Integrations are read and not imported: that works beside their framework alone.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-import pkgutil
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import attrs
 import click
 
-import tito_core
 from tests.required import require
+from tito_core.shared import Chain, Shared
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 FILE = REFERENCE / "public-api.txt"
 WRITE = "python -m tests.release.public_api --write"
-DIRECTIVE = re.compile(r"\.\. auto(class|data|exception|function|module):: (tito_[\w.]+)")
+STABLE = tomllib.loads((REFERENCE / "stable.toml").read_text(encoding="utf-8"))
 MEMBER = re.compile(r"""<(\w+\.\w+): (?:'[^']*'|"[^"]*"|\d+)>""")
 """How a member of an enumeration is shown; its value is a text for people."""
 
 
 def public_api() -> dict[str, str]:
-    """Return what follows each public name: a signature, a type or nothing."""
+    """Return what follows each stable name: a signature, a type or nothing."""
     found: dict[str, str] = {}
-    for name, value in sorted(dict(_public()).items()):
-        found.update(described(name, value))
+    places: dict[int, str] = {}
+    for name in sorted(stable_names()):
+        if name.startswith("tito_io.integrations."):
+            found.update(read(name))
+            continue
+        value = _object(name)
+        first = places.setdefault(id(value), name) if callable(value) else name
+        found.update(described(name, value) if first == name else {name: f" is {first}"})
     return found
 
 
-def _public() -> Iterator[tuple[str, Any]]:
-    packages = [one for one in pkgutil.walk_packages(tito_core.__path__, "tito_core.") if one.ispkg]
-    for package in ("tito_core", *(one.name for one in packages)):
-        yield from _exported(import_module(package))
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md")))
-    for kind, name in DIRECTIVE.findall(pages):
-        yield from _defined(import_module(name)) if kind == "module" else [(name, _object(name))]
-
-
-def _exported(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    for name in getattr(module, "__all__", ()):
-        yield f"{module.__name__}.{name}", getattr(module, name)
-
-
-def _defined(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield what a module defines under public names."""
-    for name, value in vars(module).items():
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__:
-            yield f"{module.__name__}.{name}", value
+def stable_names() -> set[str]:
+    """Return each name that is stable, with its module."""
+    listed = [(name, import_module(name).__all__) for name in STABLE["modules"]]
+    listed += [*STABLE["names"].items(), *STABLE["integrations"].items()]
+    return {f"{module}.{name}" for module, names in listed for name in names}
 
 
 def _object(name: str) -> Any:
-    """Return the object of a dotted name, which may be inside a class.
-
-    A function may have the name of its module, as `tito_core.locate` has: the function is meant.
-    """
     holder, _, last = name.rpartition(".")
-    try:
-        return getattr(import_module(holder), last)
-    except ModuleNotFoundError:
-        return getattr(_object(holder), last)
+    return getattr(import_module(holder), last)
+
+
+def read(name: str) -> Iterator[tuple[str, str]]:
+    """Yield a function of a module that is not imported, or a class with its members, as they are written."""
+    module, _, last = name.rpartition(".")
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    (node,) = (one for one in tree.body if getattr(one, "name", None) == last)
+    yield from _written(name, node)
+
+
+def _written(name: str, node: ast.stmt) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arrow = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        yield name, f"({ast.unparse(node.args)}){arrow}"
+    elif isinstance(node, ast.AnnAssign):
+        yield name, f": {ast.unparse(node.annotation)}"
+    elif isinstance(node, ast.ClassDef):
+        yield name, f" is a {', '.join(map(ast.unparse, node.bases))}" if node.bases else ""
+        for one in node.body:
+            last = getattr(one, "name", None) or getattr(getattr(one, "target", None), "id", "_")
+            if last == "__init__" or not last.startswith("_"):
+                yield from _written(f"{name}.{last}", one)
 
 
 def described(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -88,15 +94,23 @@ def described(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _members(name: str, kind: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields, methods and properties of a class that the project defines."""
+    """Yield the fields, methods and properties of a class that the project defines.
+
+    How sequences share their parts is none of a caller's business, and may change.
+    """
     # As the classes write them: what attrs keeps may have been resolved by whoever used the class before.
     written = [vars(base).get("__annotations__", {}) for base in reversed(kind.__mro__)]
     types = dict(chain.from_iterable(one.items() for one in written))
     names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else []
     fields = {one: f": {_text(types.get(one, Any))}" for one in names}
-    yield from ((f"{name}.{one}", text) for one, text in fields.items() if not one.startswith("_"))
+    private = {*vars(Shared), *vars(Chain)} if issubclass(kind, Chain) else set()
+    yield from (
+        (f"{name}.{one}", text)
+        for one, text in fields.items()
+        if not one.startswith("_") and one not in private
+    )
     for base in reversed(kind.__mro__):
-        if not base.__module__.startswith("tito_"):
+        if not base.__module__.startswith("tito_") or base is Chain or base is Shared:
             continue
         for one, value in vars(base).items():
             if one.startswith("_") or one in fields:
@@ -186,7 +200,7 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     help="The list of another version.",
 )
 def main(*, write: bool, against: Path | None) -> None:
-    """Print what was removed (-), changed (!) and added (+) since the list was written.
+    """Print what was removed (-), changed (!) and added (+) since the list of stable names was written.
 
     Exits with 1 if anything was, unless it is written.
     """
