@@ -1,0 +1,1 @@
+"""Files as released versions wrote them, which later ones must read."""
