@@ -1,7 +1,7 @@
 """The stable API as a list of names and signatures:  python -m tests.release.public_api [--write].
 
-`docs/reference/stable.toml` says which names are stable. Of a class, its public methods, properties and fields
-are, too. Integrations are read and not imported: that works beside their framework alone.
+`docs/reference/stable.toml` says which names are stable. Of a class, its public methods, properties and
+fields are, too. Integrations are read and not imported: that works beside their framework alone.
 """
 
 from __future__ import annotations

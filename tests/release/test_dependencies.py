@@ -36,3 +36,8 @@ def test_the_gateway_reads_http_with_a_parser_that_refuses_malformed_chunks() ->
     """By itself uvicorn takes any h11 from 0.8 on; before 0.16 requests can be smuggled (CVE-2025-43859)."""
     bounds = [re.split(r">=", text) for text in project()["optional-dependencies"]["serve"]]
     assert ["h11", "0.16"] in bounds
+
+
+def test_the_core_needs_two_packages() -> None:
+    """`cattrs` needs `typing_extensions` beside: docs/install.md says so."""
+    assert direct([]) == {"attrs", "cattrs"}

@@ -30,16 +30,22 @@ from .line_groups import Group, ReadOptions
 from .progress import RunProgress, counted, shown_progress
 from .ray import rows_stdout
 from .read import conversations
+from .redaction import Redaction
 from .rows import ConversationRows, FileTally, Tally, to_rows
 from .sink import Sink, open_sink, output_file
 from .trainer_columns import COLUMNS
 
 SOME_UNREAD = 1
+REDACTED = {
+    "texts": "ids stay, and spell the texts with the model's tokenizer",
+    "ids": "ids are numbered, too; equal ids stay equal",
+}
+"""What `--redact` replaces."""
 TOPICS = {
     "Reading": "from group id max-line",
     "What is trained": "rows owner max-length cut truncated aborted empty retries auxiliary missing-row",
     "Rewards and weights": "rewards discount conversation",
-    "Other outputs": "format expand",
+    "Other outputs": "format expand redact",
 }
 """Options by topic; those in none stand first."""
 STATUSES = """\b
@@ -165,6 +171,12 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "step before it.",
 )
 @click.option(
+    "--redact",
+    type=click.Choice(list(REDACTED)),
+    help="With `--format`: replace texts by placeholders of the same shape, and leave out metadata and "
+    f"routed experts. {choices(REDACTED)} Default: texts stay.",
+)
+@click.option(
     "--ray",
     metavar="ADDRESS",
     help="Make rows on a Ray cluster. host:port: that cluster. auto: the one Ray finds. local: start one "
@@ -195,13 +207,14 @@ def samples(
     """
     try:
         _require_other_file(file, output)
-        columns, target, expand, longest = (
-            values.pop(name) for name in ("columns", "target", "expand", "max_line")
+        columns, target, expand, redact, longest = (
+            values.pop(name) for name in ("columns", "target", "expand", "redact", "max_line")
         )
         reading = ReadOptions(form=form, group=Group[group.upper()], id_field=id_field, max_line=longest)
-        _require_effect(target, expand=expand)
+        _require_effect(target, expand=expand, redact=redact)
         if target is not None:
-            _convert(file, output, reading, WRITABLE[target], expand=expand, as_json=as_json)
+            redaction = None if redact is None else Redaction(ids=redact == "ids")
+            _convert(file, output, reading, WRITABLE[target], redaction, expand=expand, as_json=as_json)
         rows = partial(_rows, file, reading, kernel_options(values), ray)
         opened = open_sink(output, sys.stdout.buffer, keep_old=True, columns=COLUMNS[columns])
         with opened as sink, rows_stdout(ray):
@@ -223,8 +236,10 @@ def _finish(file: Path, output: Path | None, tally: Tally, *, as_json: bool, com
     sys.exit(0 if complete else SOME_UNREAD)
 
 
-def _require_effect(target: str | None, *, expand: bool) -> None:
+def _require_effect(target: str | None, *, expand: bool, redact: str | None) -> None:
     """Refuse options that would do nothing."""
+    if redact is not None and target is None:
+        raise InputError("--redact belongs to --format, which writes conversations: add --format tito")
     if expand and (target is None or not WRITABLE[target].expands):
         names = ", ".join(f"--format {name}" for name, form in WRITABLE.items() if form.expands)
         raise InputError(f"--expand has no effect here: it belongs to {names}")
@@ -240,13 +255,23 @@ def _require_effect(target: str | None, *, expand: bool) -> None:
 
 
 def _convert(
-    file: Path, output: Path | None, reading: ReadOptions, form: StoredForm, *, expand: bool, as_json: bool
+    file: Path,
+    output: Path | None,
+    reading: ReadOptions,
+    form: StoredForm,
+    redaction: Redaction | None,
+    *,
+    expand: bool,
+    as_json: bool,
 ) -> NoReturn:
     """Write the conversations of a file in another format, print the summary and exit."""
     require_lines(output, form)
     tally = ConvertedTally()
     with shown_progress(file, prints_rows=output is None) as progress, _line_file(output, tally) as lines:
-        found = converted(conversations(file, reading, progress), form, expand=expand)
+        stored = conversations(file, reading, progress)
+        if redaction is not None:
+            stored = redaction.conversations(stored)
+        found = converted(stored, form, expand=expand)
         write_converted(lines, found, tally, lambda problem: complain(f"{file}, {problem}"))
     sys.stdout.flush()
     _finish(file, output, tally, as_json=as_json, complete=not tally.problems and tally.lines > 0)
