@@ -18,9 +18,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def imported(code: str) -> Iterator[str]:
-    """Yield the names that a page's code imports from this project.
+    r"""Yield the names that a page's code imports from this project.
 
-    >>> sorted(imported("import tito_core\\nfrom tito_io import Family, VLLM\\nfrom os import path"))
+    >>> sorted(imported("import tito_core\nfrom tito_io import Family, VLLM\nfrom os import path"))
     ['tito_core', 'tito_io.Family', 'tito_io.VLLM']
     """
     for node in ast.walk(ast.parse(code)):

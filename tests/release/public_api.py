@@ -76,7 +76,7 @@ def _written(name: str, node: ast.stmt) -> Iterator[tuple[str, str]]:
     elif isinstance(node, ast.ClassDef):
         yield name, f" is a {', '.join(map(ast.unparse, node.bases))}" if node.bases else ""
         for one in node.body:
-            last = getattr(one, "name", None) or getattr(getattr(one, "target", None), "id", "_")
+            last = str(getattr(one, "name", getattr(getattr(one, "target", None), "id", "_")))
             if last == "__init__" or not last.startswith("_"):
                 yield from _written(f"{name}.{last}", one)
 
