@@ -148,7 +148,7 @@ def subtract(
     completion_ids: list[int],
 ) -> Answer:
     """Return the ids with the difference appended; None if one render is not a prefix of the other."""
-    base = list(tokenize(DUMMY, add_generation_prompt=False))
+    base = list(tokenize([*DUMMY], add_generation_prompt=False))
     longer = list(tokenize([*DUMMY, *environment], add_generation_prompt=True))
     if longer[: len(base)] != base:
         return None

@@ -147,7 +147,7 @@ class CachingTokenize:
     tokenize: TokenizeFn
     known: dict[str, list[int]] = attrs.field(factory=dict)
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def __call__(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> list[int]:
         """Return the cached answer, or tokenize."""
         key = repr((messages, add_generation_prompt))
         if key not in self.known:

@@ -6,7 +6,8 @@ with a plain function; `tito_io.client.answer` drives the same generator with an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
@@ -18,6 +19,8 @@ from .message import Message, copy_of
 
 T = TypeVar("T")
 R = TypeVar("R")
+WANTED = ("tokenize(messages, *", "rendered(self, messages, since, *, ids")
+"""What a function, and a `Renderer`'s method, take before `add_generation_prompt`."""
 
 
 @attrs.frozen
@@ -60,15 +63,20 @@ class Question:
         A `Renderer` is asked for the text, too, where that is of use, or where ids from a text on are
         enough. If it has an attribute `certifying`, a function of its own kind, that one is asked for
         certificates.
+
+        Raises `InputError` if it does not take these arguments. What is raised inside of it passes through.
         """
         tokenize_fn = getattr(tokenize_fn, "certifying", tokenize_fn) if self.certifies else tokenize_fn
         cut = self.text or self.since is not None
         render = getattr(tokenize_fn, "rendered", None) if cut else None
-        speaking = self.add_generation_prompt
-        if render is None:
-            return tokenize_fn(self.messages, add_generation_prompt=speaking)
-        rendered: R = render(self.messages, self.since, add_generation_prompt=speaking, ids=self.ids)
-        return rendered
+        call = tokenize_fn if render is None else partial(render, since=self.since, ids=self.ids)
+        try:
+            return call(list(self.messages), add_generation_prompt=self.add_generation_prompt)
+        except TypeError as error:
+            if error.__traceback__ and error.__traceback__.tb_next:  # it was called, and raised it
+                raise
+            wanted = f"define it as def {WANTED[bool(render)]}, add_generation_prompt)"
+            raise InputError(f"tokenize_fn cannot be called: {error}; {wanted}") from None
 
 
 Questions: TypeAlias = Generator[Question, "Sequence[int] | Rendered", T]
@@ -87,7 +95,7 @@ class TokenizeFn(Protocol):
     `("failed:",)`. A template may remember them over its loop: it is asked about those that were said.
     """
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+    def __call__(self, messages: list[dict[str, Any]], /, *, add_generation_prompt: bool) -> Collection[int]:
         """Return ids. Raises `TemplateRefused` where the template rejects the messages."""
 
 
@@ -95,7 +103,7 @@ class Renderer(TokenizeFn, Protocol):
     """A `TokenizeFn` that can return the text, and tokenize a part of it alone."""
 
     def rendered(
-        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+        self, messages: list[dict[str, Any]], /, since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
         """Return the text, and its ids from `since` on if `ids` are asked for.
 
@@ -117,9 +125,8 @@ def ask_rendered(
 ) -> Questions[Rendered]:
     """Ask for the text of copies of `messages`, and for the ids unless they are not needed beside a text."""
     found: object = yield Question(tuple(map(copy_of, messages)), since=since, text=True, ids=ids)
-    if isinstance(found, Rendered):
-        return Rendered(found.text, _checked_answer(found.ids))
-    return Rendered(None, _checked_answer(found))
+    text, answered = (found.text, found.ids) if isinstance(found, Rendered) else (None, found)
+    return Rendered(text, _checked_answer(answered))
 
 
 def if_taken(asking: Questions[T], otherwise: R) -> Questions[T | R]:
@@ -229,7 +236,7 @@ def answer(questions: Questions[T], tokenize_fn: TokenizeFn) -> T:
     """Answer all `questions` from `tokenize_fn` and return their result.
 
     What `tokenize_fn` raises passes through unchanged, except `TemplateRefused`, which is thrown into the
-    generator. Raises `InputError` if it cannot be called, `TokenizeError` if its answer must be awaited.
+    generator. Raises `InputError` if it cannot be called so, `TokenizeError` if its answer must be awaited.
 
     >>> def length_of():
     ...     ids = yield Question(({"role": "user", "content": "abc"},))
@@ -246,5 +253,6 @@ def answer(questions: Questions[T], tokenize_fn: TokenizeFn) -> T:
             answered = refused
         if isinstance(answered, Coroutine):
             answered.close()
-            raise TokenizeError("tokenize_fn is async: await its answers with tito_io.client.answer")
+            use = "AsyncBridge(tokenize_fn) or answer(stitch_questions(...), tokenize_fn) of tito_io.client"
+            raise TokenizeError(f"tokenize_fn is async: await {use}")
     return step.value

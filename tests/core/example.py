@@ -47,8 +47,9 @@ def shown(
 ) -> TokenizeFn:
     """Return a template that writes what a function makes of the messages."""
 
-    def changed(messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
-        return template(change(messages), add_generation_prompt=add_generation_prompt)
+    def changed(messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+        written = [dict(message) for message in change(messages)]
+        return list(template(written, add_generation_prompt=add_generation_prompt))
 
     return changed
 
@@ -83,7 +84,7 @@ class Recorder:
         self.template = template
         self.asked: list[tuple[Message, ...]] = []
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def __call__(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> list[int]:
         self.asked.append(tuple(messages))
         return list(self.template(messages, add_generation_prompt=add_generation_prompt))
 

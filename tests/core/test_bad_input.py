@@ -141,7 +141,7 @@ async def awaited(messages: Sequence[Message], *, add_generation_prompt: bool) -
     ("tokenize_fn", "kind", "expected"),
     [
         (None, InputError, r"^tokenize_fn is None: give a function from messages to ids$"),
-        (awaited, TokenizeError, r"^tokenize_fn is async: await its answers"),
+        (awaited, TokenizeError, r"^tokenize_fn is async: await AsyncBridge"),
         (
             lambda *_, **__: {"input_ids": [1]},
             TokenizeError,

@@ -380,7 +380,7 @@ class Cutting(Recorder):
     """A function that tokenizes no more than is asked for."""
 
     def rendered(
-        self, messages: Sequence[Message], since: str | None, *, add_generation_prompt: bool, ids: bool
+        self, messages: list[dict[str, Any]], since: str | None, *, add_generation_prompt: bool, ids: bool
     ) -> Rendered:
         del ids  # there is no text that would do
         return Rendered(None, example.cut(self(messages, add_generation_prompt=add_generation_prompt), since))

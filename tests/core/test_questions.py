@@ -116,7 +116,7 @@ def test_a_text_comes_with_checked_ids() -> None:
             return [3]
 
         def rendered(self, messages: Any, since: Any, *, add_generation_prompt: bool, ids: bool) -> Rendered:
-            assert (messages, since, add_generation_prompt) == ((example.user(),), "hi", True)
+            assert (messages, since, add_generation_prompt) == ([example.user()], "hi", True)
             return Rendered("hi", self.ids if ids else ())
 
     with_text = WithText()

@@ -18,15 +18,15 @@ def subtracted(case: Case, tokenize_fn: TokenizeFn) -> Sequence[int] | None:
     """
     turn = {**case.turn, "content": "Hi."}
     try:
-        shorter = tokenize_fn([USER, turn], add_generation_prompt=False)
-        longer = tokenize_fn([USER, turn, *case.environment], add_generation_prompt=True)
+        shorter = list(tokenize_fn([USER, turn], add_generation_prompt=False))
+        longer = list(tokenize_fn([USER, turn, *map(dict, case.environment)], add_generation_prompt=True))
         plain = [
-            tokenize_fn([USER, {"role": "assistant", "content": text}], add_generation_prompt=False)
+            list(tokenize_fn([USER, {"role": "assistant", "content": text}], add_generation_prompt=False))
             for text in ("Hi.", "Well")
         ]
     except TemplateRefused:
         return None
-    if list(longer[: len(shorter)]) != list(shorter):
+    if longer[: len(shorter)] != shorter:
         return None
     return [*_common_end(*plain), *longer[len(shorter) :]]
 

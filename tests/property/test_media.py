@@ -142,7 +142,7 @@ def test_a_profile_says_of_images_what_a_fresh_proof_says(
     known = try_stitch([step], prompt, SUFFIX, template, media=PLACEHOLDERS, profile=KNOWN[template])
     if isinstance(known, Stitched):
         in_parts = [*step.prompt, showing("Seen.", role="assistant"), *new]
-        real = template(in_parts, add_generation_prompt=True)
+        real = list(template(in_parts, add_generation_prompt=True))
         assert tuple(real[-len(known.added) :]) == known.added
     # Only the real history says which number an image has: a proof in short ones is refused.
     if isinstance(fresh, Stitched) or (isinstance(known, Stitched) and template is not numbering):

@@ -16,13 +16,16 @@ from .turn_form import TurnForm
 Form: TypeAlias = Callable[[Question], Question]
 """How a question is changed so that the template takes it."""
 ANSWER_FORM = TurnForm({"role": "assistant"})
+LOST = "the chat template loses an assistant's content, or merges it: nothing can be stitched"
+UNSTEADY = "tokenize_fn gave two answers to the same question: equal messages must have equal ids"
 
 
 def suffix_ids(tokenize_fn: TokenizeFn) -> tuple[int, ...]:
     """Return the close of an assistant turn, such as `<|im_end|>` and a newline. Compute it once.
 
     It is empty if the next role's marker closes the turn. `tokenize_fn` is that of `stitch`. Raises
-    `InputError` if the template loses an assistant's content, so that no turn of it can be located.
+    `InputError` if the template loses an assistant's content, so that no turn of it can be located, or if
+    `tokenize_fn` gives two answers to the same question.
 
     >>> def tokenize(messages, *, add_generation_prompt):      # 1 opens a turn, 2 closes it
     ...     ids = [i for m in messages for i in (1, len(m["role"]), *m["content"].encode(), 2)]
@@ -101,9 +104,9 @@ def close_questions() -> Questions[tuple[int, ...]]:
 
 def _after(following: tuple[dict[str, str], ...]) -> Questions[tuple[int, ...]]:
     """Return the ids after an assistant's content."""
-    seam = yield from seam_questions(ANSWER_FORM.within((USER,), following), sure=not following)
-    if not isinstance(seam, Seam):
-        raise InputError(
-            "the chat template loses an assistant's content, or merges it: nothing can be stitched"
-        )
-    return seam.tail
+    write = ANSWER_FORM.within((USER,), following)
+    seam = yield from seam_questions(write, sure=not following)
+    if isinstance(seam, Seam):
+        return seam.tail
+    once, again = (yield from ask(write(SHORT))), (yield from ask(write(SHORT)))
+    raise InputError(LOST if once == again else UNSTEADY)

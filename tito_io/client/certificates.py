@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import attrs
 
 from tito_core import Located, Message, Rendered, TemplateRefused
-from tito_core.questions import words_of
+from tito_core.questions import ask, words_of
 from tito_core.seams.case import TurnKind, case_of
 from tito_core.seams.growing import for_certificate
 from tito_core.seams.keys import changed_kinds, read_key_questions
@@ -207,7 +207,9 @@ class CertifyingRender:
         """The method that returns the text, too; None if the functions have none."""
         return self._rendered if hasattr(self.full, "rendered") else None
 
-    async def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+    async def __call__(
+        self, messages: list[dict[str, Any]], *, add_generation_prompt: bool
+    ) -> Collection[int]:
         """Return the ids of messages."""
         return await (await self._chosen())(messages, add_generation_prompt=add_generation_prompt)
 
@@ -281,7 +283,7 @@ def _call(function: Mapping[str, Any], place: int) -> dict[str, Any]:
 async def _taken(render: AsyncTokenizeFn, messages: tuple[Message, ...]) -> list[int] | None:
     """Return the ids of a conversation; None if the template does not take it."""
     try:
-        return list(await render(messages, add_generation_prompt=True))
+        return list(await answer(ask(messages), render))
     except TemplateRefused:
         return None
 

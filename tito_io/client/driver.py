@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from itertools import accumulate
@@ -27,8 +27,8 @@ class AsyncTokenizeFn(Protocol):
     """Renders messages through a chat template and tokenizes the text, awaited: `tito_core.TokenizeFn`."""
 
     def __call__(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool
-    ) -> Awaitable[Sequence[int]]:
+        self, messages: list[dict[str, Any]], /, *, add_generation_prompt: bool
+    ) -> Awaitable[Collection[int]]:
         """Return ids; raises `TemplateRefused` where the template rejects the messages."""
 
 

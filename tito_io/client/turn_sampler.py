@@ -27,7 +27,7 @@ from tito_core.checks import require
 from tito_core.media.first_prompt import FirstPrompt, first_prompt_questions
 from tito_core.media.ranges import Placeholders
 from tito_core.message import copied, is_multimodal
-from tito_core.questions import words_of
+from tito_core.questions import ask, words_of
 from tito_core.recheck import recheck_questions
 from tito_core.seams.growing import GrowingProfile, for_certificate
 from tito_core.seams.probe import bare_profile_questions
@@ -189,7 +189,7 @@ class TurnSampler:
             why = f"{self.engine.name} takes these images by messages, behind which no answer can be begun"
             raise OpeningUnsupportedError(f"{why}. Nothing was sampled")
         render = self.render(rendering, known)
-        return request.after(await render(messages, add_generation_prompt=True))
+        return request.after(await answer(ask(messages), render))
 
     async def sample_after(
         self, prompt: P, messages: Sequence[Message], request: SampleRequest

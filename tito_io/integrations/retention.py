@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from tito_core import Message, TemplateRefused, TokenizeFn
+from tito_core import TemplateRefused, TokenizeFn
 from tito_io.families.template_values import REASONING_FIELDS
 from tito_io.families.tokenizer_family import TokenizerFamily
 
@@ -35,7 +35,7 @@ def retention(family: TokenizerFamily, template_args: Mapping[str, Any]) -> Rete
     return "all" if _writes(tokenize, {}, AGAIN) else "tool_cycle"
 
 
-def _writes(tokenize: TokenizeFn, turn: Message, *after: Message) -> bool:
+def _writes(tokenize: TokenizeFn, turn: dict[str, Any], *after: dict[str, Any]) -> bool:
     """Return whether two turns that differ in their reasoning are written differently."""
     thoughts = [dict.fromkeys(REASONING_FIELDS, text) for text in ("Add.", "Count.")]
     turns = [{"role": "assistant", "content": "Seven.", **turn, **thought} for thought in thoughts]

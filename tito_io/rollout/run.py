@@ -11,8 +11,10 @@ from anyio.lowlevel import checkpoint
 
 from tito_core import Message, Step
 from tito_core.drift.diff import count_changed_ids
+from tito_core.questions import ask
 from tito_core.seams.seam import common_prefix
 from tito_io.client.conversation import Conversation
+from tito_io.client.driver import answer
 from tito_io.client.turn import ClientTurn, Route, reply_message
 from tito_io.families.fast.fast_tokenizer import FastUse
 
@@ -188,7 +190,7 @@ class Rollout:
             return None
         if turn.stitched is None:
             return 0
-        rendered = await self.conversation.tokenize_fn(prompt, add_generation_prompt=True)
+        rendered = await answer(ask(prompt), self.conversation.tokenize_fn)
         used = turn.step.prompt_ids.tolist()
         return count_changed_ids(used, list(rendered), await self.conversation.close())
 

@@ -14,8 +14,10 @@ import attrs
 
 from tito_core import Message
 from tito_core.message import is_multimodal
+from tito_core.questions import ask
 from tito_core.samples import StoredCall
 from tito_io.client.certificates import Certificates, KnownRendering
+from tito_io.client.driver import answer
 from tito_io.client.media import KnownMedia
 from tito_io.client.sampling import SamplingArgs, parse_sampling
 from tito_io.client.token_client import CompletedTurn
@@ -312,7 +314,7 @@ class TurnTaker:
         renderer = self.sampler.renderer
         if renderer is None or is_multimodal(messages):
             return await self.engine.render(messages, add_generation_prompt=True, rendering=rendering)
-        return await renderer(rendering)(messages, add_generation_prompt=True)
+        return await answer(ask(messages), renderer(rendering))
 
     async def close(self, rendering: Rendering) -> tuple[int, ...]:
         """Return the ids with which the template closes a turn."""

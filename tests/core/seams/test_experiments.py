@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
@@ -221,7 +221,7 @@ class Counting:
 
     template_words: tuple[str, ...] = ("failed:",)
 
-    def __call__(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+    def __call__(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> Collection[int]:
         return counting(messages, add_generation_prompt=add_generation_prompt)
 
 

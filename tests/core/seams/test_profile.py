@@ -441,9 +441,9 @@ def test_a_close_of_the_result_is_not_taken_for_the_close_of_the_call(mode: Mode
     assert look.ids == (example.CLOSE, *closing_by_name([found_by()], add_generation_prompt=True))
 
 
-def closed_later(messages: Sequence[Message], *, add_generation_prompt: bool) -> Sequence[int]:
+def closed_later(messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> list[int]:
     """Close a turn that calls once something follows."""
-    ids = closing_by_name(messages, add_generation_prompt=add_generation_prompt)
+    ids = list(closing_by_name(messages, add_generation_prompt=add_generation_prompt))
     return ids[:-1] if messages[-1].get("tool_calls") and not add_generation_prompt else ids
 
 

@@ -67,7 +67,7 @@ class Speaker:
         ids, said = self.sampled(dice, cut=cut)
         if not isinstance(found, Refusal):
             return found.then(completion=[said], completion_ids=ids, truncated=cut)
-        sent = self.fn(messages, add_generation_prompt=True)
+        sent = list(self.fn([dict(one) for one in messages], add_generation_prompt=True))
         return Step(
             prompt=messages,
             completion=[said],

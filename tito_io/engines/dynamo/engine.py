@@ -15,13 +15,13 @@ folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack, get_args
 
 import anyio.to_thread
 import attrs
 
-from tito_core import Ids, InputError, Message, TokenizeFn
+from tito_core import Ids, InputError, Message, TokenizeFn, answer
+from tito_core.questions import ask
 from tito_io.engines.family_render import family_as, family_ids
 from tito_io.engines.http_engine import Connection, HttpEngine, TurnAfterIds
 from tito_io.engines.protocol import Rendering, Reply, SampleRequest, UnsupportedError, Watch
@@ -106,8 +106,8 @@ class Dynamo(HttpEngine):
         if self._tokenize_fn is not None and rendering.opening is not None:
             raise UnsupportedError("a `tokenize_fn` renders no beginning of an answer: pass `family`")
         if self._tokenize_fn is not None:
-            render = partial(self._tokenize_fn, messages, add_generation_prompt=speaking)
-            return list(await anyio.to_thread.run_sync(render))
+            asking = ask(messages, add_generation_prompt=speaking)
+            return list(await anyio.to_thread.run_sync(answer, asking, self._tokenize_fn))
         if self._rendered is not None:
             return await family_ids(self._rendered, messages, rendering, add_generation_prompt=speaking)
         raise UnsupportedError(
