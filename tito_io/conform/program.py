@@ -92,8 +92,10 @@ class Program:
             raise ProgramError(
                 f"wrote {text}, which is not JSON: standard output is for answers only"
             ) from None
-        found = answer.get("id") if isinstance(answer, dict) else None
-        if isinstance(answer, dict) and found != question["id"]:
+        if isinstance(answer, dict) and "id" not in answer:
+            raise ProgramError(f"its answer has no `id`: repeat the question's, {question['id']!r}")
+        found = answer["id"] if isinstance(answer, dict) else question["id"]  # `judge` names other values
+        if found != question["id"]:
             raise ProgramError(f"answered {found!r:.80} when {question['id']!r} was asked: answer in order")
         return answer
 

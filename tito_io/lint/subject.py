@@ -197,8 +197,15 @@ def _download(path: str) -> Path:
     try:
         return Path(snapshot_download(path, allow_patterns=list(_WANTED)))
     except Exception as error:  # offline, gated, misspelled: its errors share no root but this
-        first = _HEAD.sub("", (str(error).strip().splitlines() or [""])[0]) or "it gives no reason"
-        raise LintError(f"{path}: is not a local folder, and the hub refuses it: {first}") from error
+        reason = _HEAD.sub("", (str(error).strip().splitlines() or [""])[0]) or "it gives no reason"
+        raise LintError(f"{path}: is not a local folder, and the hub {_failure(error)}: {reason}") from error
+
+
+def _failure(error: Exception) -> str:
+    """Return what the hub did; an error without a response means that no answer came."""
+    if isinstance(error, OSError) and getattr(error, "response", None) is None:
+        return "cannot be reached (give the path of a local folder, or connect to the network)"
+    return "refuses it"
 
 
 _MARKER = re.compile(

@@ -28,10 +28,7 @@ PATIENCE = 20
 LONG = 1 << 20
 """Bytes of a line whose parts are shown as progress."""
 NAME_A_FIELD = "give the name of a field that every line has"
-SEPARATED = (
-    "conversation {} also has earlier lines, and lines of another stand between: sort the lines by "
-    "conversation, or read the whole file as one conversation"
-)
+SORT = "sort the lines by conversation; if the whole file is one conversation, give --group file"
 NOUNS = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 
 
@@ -71,6 +68,11 @@ class ReadOptions:
 @attrs.frozen
 class MissingId(Problem):
     """A line without the id that was to name its conversation."""
+
+
+@attrs.frozen
+class SeparatedLine(Problem):
+    """A line of an earlier conversation, after lines of another one."""
 
 
 class NoIdError(InputError):
@@ -165,7 +167,9 @@ class LineGrouper:
             yield from self.finish()
             again = next((name for name in names if _digest(name) in self.complete), None)
             if again is not None:
-                yield Problem(line.number, SEPARATED.format(repr(again)[:60]))
+                name = repr(again)[:60]
+                text = f"conversation {name} also has earlier lines, and lines of another stand between"
+                yield SeparatedLine(line.number, text)
                 return
             self._names = names
             self.complete.update(map(_digest, names))
@@ -274,5 +278,17 @@ def without_id(field: str, more: int = 0) -> str:
     >>> without_id("meta.s", 2)
     'has no id at `meta.s`, like 2 more lines: give the name of a field that every line has'
     """
-    others = f", like {more:,} more line{'s' * (more > 1)}" if more else ""
-    return f"has no id at `{field}`{others}: {NAME_A_FIELD}"
+    return f"has no id at `{field}`{_like(more)}: {NAME_A_FIELD}"
+
+
+def separated(first: SeparatedLine, more: int) -> Problem:
+    """Return the problem of a separated line, and of `more` such lines, with what to do about all of them.
+
+    >>> str(separated(SeparatedLine(3, "is late"), 1)).partition(": sort")[0]
+    'line 3: is late, like 1 more line'
+    """
+    return Problem(first.line, f"{first.reason}{_like(more)}: {SORT}", more)
+
+
+def _like(more: int) -> str:
+    return f", like {more:,} more line{'s' * (more > 1)}" if more else ""

@@ -15,7 +15,16 @@ from tito_core import InputError
 from tito_core.samples import Forest
 
 from .conversation import Problem
-from .line_groups import NAME_A_FIELD, LineGroup, LineGrouper, MissingId, ReadOptions, without_id
+from .line_groups import (
+    NAME_A_FIELD,
+    LineGroup,
+    LineGrouper,
+    MissingId,
+    ReadOptions,
+    SeparatedLine,
+    separated,
+    without_id,
+)
 from .lines import lines
 from .progress import RunProgress
 
@@ -67,15 +76,20 @@ def line_groups(
     """Yield the lines that belong together; see `conversations`.
 
     With `make_calls=False` no calls are made, so that a group says only which lines it has. Lines without the
-    id that was asked for are one problem at the end, or an `InputError` if no line has it.
+    id that was asked for are one problem at the end, or an `InputError` if no line has it. Lines that stand
+    apart from their conversation's others are one problem at the end, too.
     """
     reading, progress = reading or ReadOptions(), progress or RunProgress()
     grouper = LineGrouper(path, reading, make_calls=make_calls, progress=progress)
     first_without_id, count = 0, 0
+    late: SeparatedLine | None = None
+    more = -1
     for line in lines(path, progress.on_read, reading.max_line):
         for one in grouper.add(line):
             if isinstance(one, MissingId):
                 first_without_id, count = first_without_id or one.line, count + 1
+            elif isinstance(one, SeparatedLine):
+                late, more = late or one, more + 1
             else:
                 yield one
     yield from grouper.finish()
@@ -85,6 +99,8 @@ def line_groups(
         if not grouper.complete:
             raise InputError(f"{path}: no line has an id at `{reading.id_field}`: {NAME_A_FIELD}")
         yield Problem(first_without_id, without_id(str(reading.id_field), count - 1), count - 1)
+    if late is not None:
+        yield separated(late, more)
 
 
 def conversations_in(group: LineGroup) -> Iterator[StoredConversation | Problem]:

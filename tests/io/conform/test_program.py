@@ -111,6 +111,7 @@ def test_a_program_that_dies_now_and_then_is_not_given_up(vectors: dict[str, Vec
             "print(json.dumps({'id': 'other', 'refusal': ''}))",
             "answered 'other' when 'valid/chatml/question' was",
         ),
+        ("print('{}')", "its answer has no `id`: repeat the question's, 'valid/chatml/question'"),
         ("print('7')", "the answer is a number: give a JSON object"),
         ("import os; os.close(1); sys.stdin.read()", "closed its output before it answered"),
     ],

@@ -274,7 +274,14 @@ def test_an_option_that_says_nothing_is_refused(options: tuple[str, ...], said: 
 def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for told in ("offline\nand more", "Got: ConnectError: [Errno -2] offline"):
         hub(monkeypatch, OSError(told))
-        assert complaint(run("someone/model")).endswith("and the hub refuses it: offline")
+        words = (
+            "the hub cannot be reached (give the path of a local folder, or connect to the network): offline"
+        )
+        assert complaint(run("someone/model")).endswith(words)
+    answered = OSError("401 Client Error")
+    answered.response = object()  # type: ignore[attr-defined]  # as HfHubHTTPError has it
+    hub(monkeypatch, answered)
+    assert complaint(run("someone/model")).endswith("and the hub refuses it: 401 Client Error")
     hub(monkeypatch, OSError())
     assert complaint(run("someone/model")).endswith("it gives no reason")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

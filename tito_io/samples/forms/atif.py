@@ -205,7 +205,7 @@ class TrajectoryReader:
         check = record_check(f"trajectory {name}", record)
         steps = check.get(record, "steps", list)
         for index, step in enumerate(steps):
-            _check_step(check, step, f"steps[{index}]")
+            _check_step(record_check(f"trajectory {name}, steps[{index}]", step), step)
         reward = at(record, "extra", "reward")
         if isinstance(reward, bool) or not isinstance(reward, int | float | None):
             check.fail(f"extra.reward is {reward!r:.40}: expected a number")
@@ -296,16 +296,16 @@ class TrajectoryReader:
             self._ends.append(len(self._messages))
 
 
-def _check_step(check: Check, step: object, path: str) -> None:
+def _check_step(check: Check, step: object) -> None:
     """Demand the types that messages are made of."""
-    fields = check.typed(step, dict, path)
+    fields = check.typed(step, dict, "step")
     check.get(fields, "step_id", int)
     if check.get(fields, "source", str) not in ROLES:
-        check.fail(f"{path}.source is {fields['source']!r:.20}: expected {', '.join(ROLES)}")
+        check.fail(f"source is {fields['source']!r:.20}: expected {', '.join(ROLES)}")
     observation = check.find(fields, "observation", dict) or {}
     for name, holder in (("tool_calls", fields), ("results", observation)):
         for one in check.find(holder, name, list) or ():
-            check.typed(one, dict, f"{path}.{name}")
+            check.typed(one, dict, name)
 
 
 def _prompt_ids(check: Check, metrics: Record, own: Record, older: Step | None) -> Ids:
