@@ -255,10 +255,10 @@ class Agent(Client):
         if answer is None or answer.status in (OK, NOT_FOUND):
             return
         plan = self.world.plan
-        fenced = answer.kind == "FencedError" and not (
+        fenced = answer.kind == "session_moved" and not (
             plan.store or plan.pauses
         )  # a lease keeps others waiting
-        if answer.kind == "InternalError" or answer.status not in OUTAGES or fenced or plan.quiet:
+        if answer.kind == "internal_error" or answer.status not in OUTAGES or fenced or plan.quiet:
             self.world.history.odd.append(f"a turn is answered with {_said(answer)}")
 
     async def _open(self) -> None:

@@ -254,4 +254,4 @@ class Dialect(Protocol):
         """Begin an answer as a stream."""
 
     def error(self, status: int, kind: str, message: str, *, param: str | None = None) -> dict[str, Any]:
-        """Return an error body; `kind` is a word for the error, such as the name of its class."""
+        """Return an error body; `kind` is the error's code, such as `bad_request`."""

@@ -38,8 +38,7 @@ def dumps(data: object) -> bytes:
 
 
 OVERLONG = "context_length_exceeded"
-CODES: Mapping[str, str] = {"OverlongError": OVERLONG}
-"""Error classes for which clients know a code of their own."""
+"""The code by which clients of OpenAI's API know that a prompt is too long."""
 OPENAI_TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
@@ -70,19 +69,19 @@ GOOGLE_STATUSES: Mapping[int, str] = {
 def openai_error(status: int, kind: str, message: str, param: str | None) -> dict[str, object]:
     """Return the object under `error` in OpenAI's APIs.
 
-    >>> openai_error(400, "OverlongError", "too long", None)["code"]
+    >>> openai_error(400, "context_length_exceeded", "too long", None)["code"]
     'context_length_exceeded'
     """
     failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     error_type = OPENAI_TYPES.get(status, "server_error" if failed else "invalid_request_error")
-    return {"message": message, "type": error_type, "param": param, "code": CODES.get(kind, kind)}
+    return {"message": message, "type": error_type, "param": param, "code": kind}
 
 
 def anthropic_error(status: int, kind: str, message: str) -> dict[str, object]:
     """Return the object under `error` in Anthropic's API."""
     failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     error_type = ANTHROPIC_TYPES.get(status, "api_error" if failed else "invalid_request_error")
-    if CODES.get(kind) == OVERLONG:
+    if kind == OVERLONG:
         message = f"prompt is too long: {message}"  # the words by which its clients know this error
     return {"type": error_type, "message": message, "kind": kind}
 
@@ -90,13 +89,15 @@ def anthropic_error(status: int, kind: str, message: str) -> dict[str, object]:
 def google_error(status: int, kind: str, message: str, param: str | None) -> dict[str, object]:
     """Return the object under `error` in Google's API.
 
-    >>> google_error(404, "NotFoundError", "no such session", None)["status"]
+    >>> google_error(404, "not_found", "no such session", None)["status"]
     'NOT_FOUND'
     """
     failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    # Reasons are in capitals (google/rpc/error_details.proto).
     word = GOOGLE_STATUSES.get(status, "INTERNAL" if failed else "INVALID_ARGUMENT")
     about = {} if param is None else {"metadata": {"field": param}}
-    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": kind, "domain": "tito", **about}
+    kinds = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": kind.upper(), "domain": "tito"}
+    info = {**kinds, **about}
     return {"code": status, "message": message, "status": word, "details": [info]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -57,6 +58,10 @@ BY_KEY = "/session"
 """The session that a header or an API key names. A key does not belong in a path, which logs keep."""
 BINARY = "application/octet-stream"
 JSON_LINES = "application/x-ndjson"
+OWN = re.compile(
+    r"/(health|metrics|sessions)?|(/session|/sessions/[^/]+)(/(calls|view|samples|media/[^/]+))?"
+)
+"""The paths of the gateway's own routes."""
 FORWARDED = BY_ID + "/{path:path}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SAFE = {
@@ -160,22 +165,20 @@ def _routes(gateway: Gateway) -> list[Route]:
     of_clients += [(method, FORWARDED, _forward) for method in METHODS]
     return [
         *(_route(gateway, *one) for one in turns),
-        *(_route(gateway, *one, own=True) for one in own),
+        *(_route(gateway, *one) for one in own),
         *(_route(gateway, *one) for one in of_clients),
     ]
 
 
-def _route(gateway: Gateway, method: str, path: str, answer: Endpoint, *, own: bool = False) -> Route:
-    """Return a route. Errors of its `own` routes have the session protocol's form, others their client's."""
+def _route(gateway: Gateway, method: str, path: str, answer: Endpoint) -> Route:
+    """Return a route, whose errors have the form of its path (see `_dialect`)."""
 
     async def endpoint(request: Request) -> Response:
         try:
             _check_headers(request, gateway.options.limits.header_bytes)
             return await answer(gateway, request)
         except Exception as error:  # noqa: BLE001  # whatever it is, the client must learn it
-            return _error(
-                gateway, error, None if own else _dialect(gateway, request), request.scope.get(BODY)
-            )
+            return _error(gateway, error, _dialect(gateway, request), request.scope.get(BODY))
 
     return Route(path, endpoint, methods=[method])
 
@@ -184,13 +187,13 @@ def _check_headers(request: Request, most: int) -> None:
     size = sum(len(name) + len(value) for name, value in request.headers.raw)
     if size > most:
         text = f"the headers have {size} bytes, and at most {most} are read"
-        raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "CapReachedError", text)
+        raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "limit_reached", text)
 
 
 def _error(
     gateway: Gateway, error: Exception, dialect: Dialect | None, body: Mapping[str, Any] | None = None
 ) -> Response:
-    """Return the answer for an error: `{"error": text}` without a dialect. `body` is what was read of one."""
+    """Return the answer for an error, in the gateway's own form without a dialect; `body` is the request."""
     reply = error_reply(error, body)
     return _json(error_body(reply, dialect), reply.status, gateway.count_error(reply))
 
@@ -198,9 +201,12 @@ def _error(
 def _dialect(gateway: Gateway, request: Request) -> Dialect | None:
     """Return the API in whose form a client reads errors: Google's, Anthropic's, OpenAI's for all others.
 
-    None stands for the session protocol's form, which the older wire has on all routes of sessions.
+    None stands for the form of the gateway's own routes, whatever the method, which the older wire has on all
+    routes of sessions.
     """
     path = request.url.path
+    if OWN.fullmatch(path):
+        return None
     if path.endswith(tuple(f":{method}" for method in GOOGLE)):
         return Google()
     if "anthropic-version" in request.headers or "/messages" in path:
@@ -293,10 +299,10 @@ async def _delete(gateway: Gateway, request: Request) -> Response:
             session.generation -= 1  # this request is no use of the session
             if not generation.isdecimal():
                 text = f"{GENERATION} is not a number"
-                raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "BadRequestError", text)
+                raise RequestRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "bad_request", text)
             if int(generation) != session.generation:  # it was used since its samples were taken
                 text = "session generation changed"
-                raise RequestRefused(HTTPStatus.PRECONDITION_FAILED, "SessionUsedError", text)
+                raise RequestRefused(HTTPStatus.PRECONDITION_FAILED, "session_used", text)
     if not await gateway.sessions.delete(name):
         raise not_found(name)
     LOG.info("session %s: deleted", short_id(name))
@@ -346,7 +352,7 @@ async def _medium(gateway: Gateway, request: Request) -> Response:
             f"this session has no image {digest:.80}: give one of the digests, sha256: and 64 digits, that "
             "its records and rows name"
         )
-        raise RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
+        raise RequestRefused(HTTPStatus.NOT_FOUND, "not_found", text)
     medium = MediumBytes.decoded(stored[digest])
     headers = {**SAFE, "content-disposition": "attachment"}  # a client chose what it is
     return Response(medium.data, headers=headers, media_type=medium.mime)
@@ -380,7 +386,7 @@ async def _model(gateway: Gateway, request: Request) -> Response:
     card, name = await _card(gateway, request), request.path_params["path"]
     if name != card["id"]:
         text = f"model {name!r:.80} is not served here; the only model is {card['id']!r:.200}"
-        raise RequestRefused(HTTPStatus.NOT_FOUND, "ModelNotFoundError", text, parameter="model")
+        raise RequestRefused(HTTPStatus.NOT_FOUND, "model_not_found", text, parameter="model")
     return _json(card)
 
 

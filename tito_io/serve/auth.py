@@ -191,7 +191,7 @@ def _agent(request: Request) -> str | None:
 def _unnamed() -> RequestRefused:
     return RequestRefused(
         HTTPStatus.BAD_REQUEST,
-        "NoSessionError",
+        "no_session",
         f"no session is named: use the base URL /sessions/ID/v1, the header {HEADER} with an id or a name of "
         f"your choice, or the session's id as the API key; POST /sessions opens one. {WHERE_KEYS_STAND}",
     )
@@ -201,7 +201,7 @@ def unknown_key() -> RequestRefused:
     """Return the error for a request without a key of the gateway."""
     return RequestRefused(
         HTTPStatus.UNAUTHORIZED,
-        "AuthenticationError",
+        "unknown_key",
         "this gateway does not know the API key, and it is the id of no session; pass one of its keys. "
         + WHERE_KEYS_STAND,
     )

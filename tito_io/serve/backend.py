@@ -56,7 +56,7 @@ class Backend:
         except httpx2.RequestError as error:
             raise RequestRefused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "UnreachableError",
+                "engine_unreachable",
                 f"{method} /{path}: the engine does not answer ({type(error).__name__})",
                 final=False,
             ) from error

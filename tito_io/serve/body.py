@@ -93,7 +93,7 @@ def decoded(data: bytes, coding: str, most: int) -> bytes:
         text = f"content-encoding {coding!r:.40} is not read; use gzip, deflate or zstd, or none"
         accepted = {"accept-encoding": "gzip, deflate, zstd"}  # RFC 9110, 15.5.16
         raise RequestRefused(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedEncodingError", text, headers=accepted
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", text, headers=accepted
         )
     try:
         whole = CODINGS[name](data, most + 1)

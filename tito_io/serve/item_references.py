@@ -55,7 +55,7 @@ def _item(known: Mapping[str, Any], place: int, given: Any) -> Any:
         return known[name]
     field = f"input[{place}].id"
     text = f"{field}: Item with id {name!r:.100} not found in this session; send the item itself"
-    raise RequestRefused(404, "ItemNotFoundError", text, parameter=field)
+    raise RequestRefused(404, "item_not_found", text, parameter=field)
 
 
 def _items(commit: Commit) -> dict[str, dict[str, Any]]:

@@ -141,12 +141,12 @@ class OriginCheck:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
         # In the form that browsers' pages, OpenAI's and Anthropic's clients all find a text in.
-        body = {"error": {"message": str(error), "type": error.kind}}
+        body = {"error": {"message": str(error), "type": error.kind, "code": error.kind}}
         await JSONResponse(body, error.status, added)(scope, receive, send)
 
 
 def _refused(status: HTTPStatus, text: str) -> RequestRefused:
-    return RequestRefused(status, "UntrustedHostError", text)
+    return RequestRefused(status, "untrusted_host", text)
 
 
 def _lower(name: str) -> str:

@@ -29,7 +29,7 @@ from tito_io.engines.protocol import (
 )
 
 from .redact import engine_words
-from .store import GoneError, StoreError
+from .store import FencedError, GoneError, LostError, StoreError
 
 if TYPE_CHECKING:  # the command imports this module, and needs no dialect to print its --help
     from tito_io.dialects import Dialect
@@ -87,7 +87,7 @@ class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failur
 
     Attributes:
         status: The HTTP status.
-        kind: A word for the error, which clients, metrics and logs see.
+        kind: The error's code, such as `bad_request`, which clients, metrics and logs see. It stays.
         parameter: The field of the request that is wrong; None where the error is about no field.
         final: Whether the same request would fail again; client libraries then do not repeat it.
         headers: Headers of the answer that say what would be taken instead.
@@ -115,7 +115,7 @@ class RequestRefused(TitoError):  # noqa: N818  # it is an answer, and no failur
 
 def bad_request(message: str, parameter: str | None = None) -> RequestRefused:
     """Return the error 400 for a request whose `parameter`, or whole body, is wrong."""
-    return RequestRefused(HTTPStatus.BAD_REQUEST, "BadRequestError", message, parameter=parameter)
+    return RequestRefused(HTTPStatus.BAD_REQUEST, "bad_request", message, parameter=parameter)
 
 
 ENDED = "; it never was, or was deleted, or not used for --max-idle seconds: POST /sessions opens one"
@@ -124,7 +124,7 @@ ENDED = "; it never was, or was deleted, or not used for --max-idle seconds: POS
 def not_found(name: str, hint: str = ENDED) -> RequestRefused:
     """Return the error for a missing session; its first words are those of the session protocol."""
     text = f"session not found: session_id={name:.64}{hint}"
-    return RequestRefused(HTTPStatus.NOT_FOUND, "SessionNotFoundError", text)
+    return RequestRefused(HTTPStatus.NOT_FOUND, "session_not_found", text)
 
 
 def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
@@ -132,12 +132,12 @@ def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
     if allowed:
         text = f"{method} {path:.200}: this route takes {allowed}"
         headers = {"allow": allowed}
-        return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowedError", text, headers=headers)
+        return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", text, headers=headers)
     text = (
         f"{method} {path:.200}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1 for "
         "OpenAI's clients, and the same without /v1 for Anthropic's and Google's"
     )
-    return RequestRefused(HTTPStatus.NOT_FOUND, "NotFoundError", text)
+    return RequestRefused(HTTPStatus.NOT_FOUND, "not_found", text)
 
 
 def no_websocket() -> RequestRefused:
@@ -147,7 +147,7 @@ def no_websocket() -> RequestRefused:
     """
     text = "websockets are not served; send the request with POST"
     headers = {"upgrade": "HTTP/1.1", "connection": "upgrade"}
-    return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "WebSocketError", text, headers=headers)
+    return RequestRefused(HTTPStatus.UPGRADE_REQUIRED, "websocket", text, headers=headers)
 
 
 def limit_reached(
@@ -162,7 +162,7 @@ def limit_reached(
     """
     counted = "" if count is None else f"{count}, and "
     text = f"{what}: {counted}at most {most}; raise {option}"
-    return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "CapReachedError", text, parameter=parameter)
+    return RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "limit_reached", text, parameter=parameter)
 
 
 def body_too_long(most: int, length: int | None = None) -> RequestRefused:
@@ -173,7 +173,7 @@ def body_too_long(most: int, length: int | None = None) -> RequestRefused:
     """
     size = f"more than {_size(most)}" if length is None else _size(length, up=True)
     text = f"this body has {size}, and at most {_size(most)} are read; raise --max-body"
-    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "CapReachedError", text)
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "limit_reached", text)
 
 
 def too_deep(field: str, most: int) -> RequestRefused:
@@ -185,7 +185,7 @@ def body_too_late(seconds: float) -> RequestRefused:
     """Return the error for a body that did not arrive in time; the connection cannot be used further."""
     text = f"the body did not arrive within {seconds:g} seconds; send it faster, or raise --body-timeout"
     close = {"connection": "close"}
-    return RequestRefused(HTTPStatus.REQUEST_TIMEOUT, "BodyTimeoutError", text, final=False, headers=close)
+    return RequestRefused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", text, final=False, headers=close)
 
 
 def too_many_connections(most: int) -> RequestRefused:
@@ -193,7 +193,7 @@ def too_many_connections(most: int) -> RequestRefused:
     text = f"{most} connections are open; try again later, keep fewer open, or raise --max-connections"
     later = {"retry-after": "1", "connection": "close"}
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    return RequestRefused(status, "ConnectionsError", text, final=False, headers=later)
+    return RequestRefused(status, "too_many_connections", text, final=False, headers=later)
 
 
 def _size(count: int, *, up: bool = False) -> str:
@@ -201,22 +201,26 @@ def _size(count: int, *, up: bool = False) -> str:
     return f"{count} bytes" if count < MIB else f"{(count + (MIB - 1) * up) // MIB} MiB"
 
 
-STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (OverlongError, 400),
-    (UnsupportedError, 400),
-    (AuthenticationError, 502),
-    (TimedOutError, 504),
-    (UnreachableError, 503),
-    (InvalidReplyError, 502),
-    (AbortedError, 502),
-    (ServerError, 502),
-    (TemplateRefused, 400),
-    (TokenizeError, 502),
-    (InputError, 400),
-    (GoneError, 404),
-    (StoreError, 503),
+ANSWERS: tuple[tuple[type[Exception], int, str], ...] = (
+    (OverlongError, 400, "context_length_exceeded"),
+    (UnsupportedError, 400, "unsupported"),
+    (AuthenticationError, 502, "engine_refused_key"),
+    (TimedOutError, 504, "engine_timeout"),
+    (UnreachableError, 503, "engine_unreachable"),
+    (InvalidReplyError, 502, "engine_reply_invalid"),
+    (AbortedError, 502, "engine_aborted"),
+    (ServerError, 502, "engine_failed"),
+    (TemplateRefused, 400, "template_refused"),
+    (TokenizeError, 502, "tokenizer_failed"),
+    (InputError, 400, "bad_request"),
+    (GoneError, 404, "session_not_found"),
+    (FencedError, 503, "session_moved"),
+    (LostError, 503, "session_lost"),
+    (StoreError, 503, "store_failed"),
 )
-"""The status of each error, subclasses before their bases. An outage is never a client's error."""
+"""The status and code of each error, subclasses before their bases. An outage is never a client's error."""
+REFUSED = "engine_refused"
+"""The code of an engine's error that is about the request; its status is the engine's own."""
 OVERLONG = "prompt is too long, it exceeds the model's maximum context length"
 """Agents that shorten their history look for these words of their APIs."""
 DEEPEST = 100
@@ -237,7 +241,7 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     """
     if isinstance(error, RequestRefused):
         return error
-    status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
+    status, code = next((found for kind, *found in ANSWERS if isinstance(error, kind)), (None, REFUSED))
     if status is None and isinstance(error, RequestError):
         answered = 400 if error.answer is None else error.answer.status
         status = answered if answered in PASSED_ON else 502
@@ -246,14 +250,12 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
         return too_deep(deep, DEEPEST)
     if status is None:
         text = f"the gateway failed ({type(error).__name__}); its log says where"
-        return RequestRefused(500, "InternalError", text, final=False)
+        return RequestRefused(500, "internal_error", text, final=False)
     # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
     text = error.message if isinstance(error, EngineError) else str(error)
     text = without_embedded_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
-    return RequestRefused(
-        status, type(error).__name__, words, parameter=_parameter(error, body or {}), final=False
-    )
+    return RequestRefused(status, code, words, parameter=_parameter(error, body or {}), final=False)
 
 
 def _parameter(error: Exception, body: Mapping[str, Any]) -> str | None:
@@ -294,12 +296,12 @@ def _depth(value: object) -> int:
 
 
 def error_body(reply: RequestRefused, dialect: Dialect | None) -> Mapping[str, Any]:
-    """Return an error's body in the form of a `dialect`, or `{"error": text}` for a session's own routes.
+    """Return an error's body in the form of a `dialect`, or of the gateway's own routes without one.
 
-    The session protocol has the latter on chats too, and so has the older wire. But OpenAI's clients, which
-    send chats, read no text and no code there; the protocol's own clients read of a failed chat only the
-    status.
+    Miles' session protocol has a text under `error`, on chats too, and so has the older wire. But OpenAI's
+    clients, which send chats, read no text and no code there; the protocol's own clients read only the
+    status of a failed chat.
     """
     if dialect is None:
-        return {"error": str(reply)}
+        return {"error": str(reply), "code": reply.kind}
     return dialect.error(reply.status, reply.kind, str(reply), param=reply.parameter)

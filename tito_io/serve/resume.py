@@ -62,7 +62,7 @@ class Continuation:
 
     def refused(self, why: str, instead: str = "leave it out") -> RequestRefused:
         """Return the error that names the client's field."""
-        return RequestRefused(400, "InputError", f"{self.field}: {why}; {instead}", parameter=self.field)
+        return RequestRefused(400, "bad_request", f"{self.field}: {why}; {instead}", parameter=self.field)
 
     @property
     def opening(self) -> Message | None:

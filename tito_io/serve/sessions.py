@@ -208,7 +208,7 @@ class Sessions:
                 raise not_found(name) from None
             except BusyError as busy:
                 if time.monotonic() > late:
-                    raise RequestRefused(503, "SessionBusyError", f"{busy}; ask again", final=False) from busy
+                    raise RequestRefused(503, "session_busy", f"{busy}; ask again", final=False) from busy
             await anyio.sleep(RETRY_SECONDS)
 
     async def _leave(self, session: Session) -> None:

@@ -330,7 +330,7 @@ def _conversation(session: Session, request: ParsedRequest) -> Sequence[Message]
     if commit is None:
         name = "previous_response_id"
         raise RequestRefused(
-            404, "ResponseNotFoundError", f"{name}: this session has no such response", parameter=name
+            404, "response_not_found", f"{name}: this session has no such response", parameter=name
         )
     # Instructions come first and hold for their own request alone, so the stored ones give way to the new.
     own = request.messages[: int(request.instructed)]

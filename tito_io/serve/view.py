@@ -120,9 +120,7 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
     tree = TurnTree.of(forest)
     commit = session.commits.get(_longest(forest, tree) if leaf is None else leaf)
     if commit is None and leaf is not None:
-        raise RequestRefused(
-            HTTPStatus.NOT_FOUND, "NotFoundError", "leaf: this session has no turn of that name"
-        )
+        raise RequestRefused(HTTPStatus.NOT_FOUND, "not_found", "leaf: this session has no turn of that name")
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
     room = Room()  # of which the newest turns take first

@@ -77,7 +77,7 @@ def test_reasoning_is_streamed_in_one_part() -> None:
 
 def test_an_error_in_a_stream_is_plain_json_with_a_status() -> None:
     stream = GOOGLE.stream(parsed(), ReplyStamp(id="r", created=1, model="m"))
-    error = orjson.loads(stream.fail(503, "UnreachableError", "gone"))["error"]
+    error = orjson.loads(stream.fail(503, "engine_unreachable", "gone"))["error"]
     assert (error["code"], error["status"], error["message"]) == (503, "UNAVAILABLE", "gone")
     assert GOOGLE.error(400, "X", "no", param="contents")["error"]["details"][0]["metadata"] == {
         "field": "contents"

@@ -159,8 +159,8 @@ def test_what_cannot_be_translated_is_a_bad_request(*, stream: bool) -> None:
     ("error", "code", "kind"),
     [
         (OverlongError("too long by 7"), "context_length_exceeded", "BadRequestError"),
-        (ServerError("it broke"), "ServerError", "InternalServerError"),
-        (UnreachableError("gone"), "UnreachableError", "InternalServerError"),
+        (ServerError("it broke"), "engine_failed", "InternalServerError"),
+        (UnreachableError("gone"), "engine_unreachable", "InternalServerError"),
     ],
     ids=lambda one: type(one).__name__,
 )

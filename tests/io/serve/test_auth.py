@@ -114,7 +114,7 @@ async def test_a_session_s_id_is_a_key_to_that_session_alone() -> None:
 async def test_with_keys_a_session_is_named_and_never_guessed() -> None:
     async with keyed(headers=bearer("first-key")) as http:
         answer = await http.post(CHAT, json=ASKED)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_session")
         named = await http.post(CHAT, json=ASKED, headers={HEADER: "rollout 7"})
         assert named.status_code == 200
         again = await http.get(f"/sessions/{named.headers[HEADER]}")
@@ -126,7 +126,7 @@ async def test_without_any_key_at_all_nothing_names_a_session() -> None:
     async with talking() as talk:
         for headers in ({}, {HEADER: ""}):
             answer = await talk.http.post(CHAT, json=ASKED, headers=headers)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_session")
             assert "/sessions/ID/v1" in answer.json()["error"]["message"]
         answer = await talk.http.post(CHAT, json=ASKED, headers={HEADER: "", **bearer(talk.name)})
         assert (answer.status_code, answer.headers[HEADER]) == (200, talk.name)
@@ -139,7 +139,7 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
             assert (await http.post(CHAT, json=ASKED, headers=headers)).status_code == 404
         answer = await http.post(f"/sessions/{name}{CHAT}", json=ASKED)
     message = f"session not found: session_id={name}{ENDED}"
-    error = {"message": message, "type": "not_found_error", "param": None, "code": "SessionNotFoundError"}
+    error = {"message": message, "type": "not_found_error", "param": None, "code": "session_not_found"}
     assert answer.json() == {"error": error}
 
 
@@ -151,7 +151,7 @@ async def test_an_unknown_key_without_a_session_is_an_unknown_key(
     caplog.set_level("INFO")
     async with keyed() as http:
         answer = await http.post(CHAT, json=ASKED, headers=bearer(key))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "AuthenticationError")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unknown_key")
     assert key not in answer.text
     assert key[:8] not in caplog.text
 
@@ -160,7 +160,7 @@ async def test_a_key_of_the_gateway_may_look_like_the_id_of_a_session() -> None:
     key = new_id()
     async with client(scripted_gateway(Scripted(), choices=GatewayOptions(keys=(key,)))) as http:
         answer = await http.post(CHAT, json=ASKED, headers=bearer(key))
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "NoSessionError")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_session")
         named = await http.post(CHAT, json=ASKED, headers={**bearer(key), HEADER: "a"})
         assert named.status_code == 200
 

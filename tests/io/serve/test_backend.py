@@ -66,7 +66,7 @@ async def test_an_engine_that_does_not_answer_may_be_asked_again() -> None:
     with pytest.raises(RequestRefused) as caught:
         await backend.forward("GET", "version", b"")
     found = caught.value
-    assert (found.status, found.kind, found.final) == (503, "UnreachableError", False)
+    assert (found.status, found.kind, found.final) == (503, "engine_unreachable", False)
     assert str(found) == "GET /version: the engine does not answer (ConnectError)"
     await backend.aclose()
 

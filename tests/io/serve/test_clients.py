@@ -338,9 +338,12 @@ async def test_a_wrong_method_is_told_with_the_right_ones(
     told = await talk.http.request(method, asked, headers={"anthropic-version": "2023-06-01"})
     said = f"{method} {asked}: this route takes {allowed}"
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-    kind, code = "invalid_request_error", "MethodNotAllowedError"
-    assert answer.json() == {"error": {"message": said, "type": kind, "param": None, "code": code}}
-    assert (told.json()["error"]["message"], told.json()["type"]) == (said, "error")
+    kind, code = "invalid_request_error", "method_not_allowed"
+    if "/v1/" in path:
+        assert answer.json() == {"error": {"message": said, "type": kind, "param": None, "code": code}}
+        assert (told.json()["error"]["message"], told.json()["type"]) == (said, "error")
+    else:  # a route of the gateway's own has one form, whoever asks
+        assert answer.json() == told.json() == {"error": said, "code": code}
 
 
 async def test_anthropic_s_client_counts_ids(talk: Talk) -> None:

@@ -132,7 +132,7 @@ async def test_an_engine_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> 
     async with started_beside(*options, complaints=tmp_path / "complaints") as (process, http):
         name = await opened(http)
         early = await http.post(f"/sessions/{name}{CHAT}", json={"messages": HELLO})
-        assert (early.status_code, early.json()["error"]["code"]) == (503, "UnreachableError")
+        assert (early.status_code, early.json()["error"]["code"]) == (503, "engine_unreachable")
         assert (await http.get("/v1/models")).status_code == 503
         async with served(embedded_app(), port=port):
             answer = await chat(http, name, HELLO, max_tokens=5)

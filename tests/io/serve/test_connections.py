@@ -143,7 +143,7 @@ def test_further_connections_are_answered_with_503_and_when_to_come_again() -> N
             key = {"x-tito-session": "a"}
             body = {"messages": HELLO, "max_tokens": 3}
             assert http.post("/v1/chat/completions", json=body, headers=key).status_code == 200
-        declined = 'tito_declined_total{kind="ConnectionsError",status="503"} 1.0'
+        declined = 'tito_declined_total{kind="too_many_connections",status="503"} 1.0'
         assert declined in http.get("/metrics").text
 
 

@@ -86,7 +86,7 @@ async def test_no_answer_and_no_log_line_has_them(
 
 
 def test_an_error_s_text_and_field_are_printable() -> None:
-    error = RequestRefused(400, "BadRequestError", f"{HOSTILE}: no", parameter=HOSTILE)
+    error = RequestRefused(400, "bad_request", f"{HOSTILE}: no", parameter=HOSTILE)
     assert controls(str(error)) == controls(error.parameter or "") == set()
     assert "\n" not in str(error)
 

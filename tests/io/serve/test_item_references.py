@@ -92,7 +92,7 @@ async def test_an_unknown_item_is_404_by_name(name: Any) -> None:
         answer = await talk.post({"input": items}, RESPONSES)
         assert (answer.status_code, len(talk.engine.asked)) == (404, 0), answer.text
     error = answer.json()["error"]
-    assert (error["code"], error["param"]) == ("ItemNotFoundError", "input[1].id")
+    assert (error["code"], error["param"]) == ("item_not_found", "input[1].id")
     assert f"Item with id {name!r} not found in this session" in error["message"]
 
 

@@ -193,7 +193,7 @@ async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> N
         answer = await talk.post({"metadata": {"reward": reward}}, "/samples")
         assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
         error = f"metadata.reward is {reward!r}: give a finite number, an object of them, or null"
-        assert answer.json() == {"error": error}
+        assert answer.json() == {"error": error, "code": "bad_request"}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_a_reward_that_no_trainer_can_read_is_refused(reward: object) -> N
 async def test_fields_of_samples_are_not_misspelled(body: dict[str, Any], words: str) -> None:
     async with talking() as talk:
         answer = await talk.post(body, "/samples")
-    assert (answer.status_code, answer.json()) == (400, {"error": words})
+    assert (answer.status_code, answer.json()) == (400, {"error": words, "code": "bad_request"})
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ async def test_errors_of_session_routes_are_texts_in_the_older_wire(
         http = talk.http
         answer = await http.request(method, f"/sessions/{talk.name}{path}", json=body)
         assert answer.status_code == status, answer.text
-        assert isinstance(answer.json()["error"], dict if later else str)
+        assert isinstance(answer.json()["error"], dict if later and path else str)
         missing = await http.post(f"/sessions/{'0' * 32}{CHAT}", json={"messages": HELLO})
         error = missing.json()["error"]
         text = f"session not found: session_id={'0' * 32}{ENDED}"

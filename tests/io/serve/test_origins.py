@@ -120,13 +120,14 @@ async def test_what_is_refused_opens_nothing_and_is_counted() -> None:
             assert answer.status_code == status
             if status != 200:
                 refused = answer.json()["error"]
-                assert (refused.pop("type"), list(refused)) == ("UntrustedHostError", ["message"])
+                assert refused.pop("type") == refused.pop("code") == "untrusted_host"
+                assert list(refused) == ["message"]
                 assert EVIL in refused["message"]
                 assert answer.headers["content-type"] == "application/json"
             assert answer.headers.get("x-should-retry") == (None if status == 200 else "false")
     assert await gateway.sessions.store.count() == 1
     counted = gateway.metrics.text().decode()
-    assert re.findall(r'tito_declined_total\{kind="UntrustedHostError",status="(\d+)"\} 1.0', counted) == [
+    assert re.findall(r'tito_declined_total\{kind="untrusted_host",status="(\d+)"\} 1.0', counted) == [
         "421",
         "403",
     ]

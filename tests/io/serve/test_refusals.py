@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tito_io.engines.protocol import (
     UnreachableError,
     UnsupportedError,
 )
+from tito_io.serve import refusals
 from tito_io.serve.refusals import (
     ENDED,
     MIB,
@@ -40,7 +43,7 @@ def test_agents_recognize_a_prompt_that_is_too_long() -> None:
     assert str(reply) == (
         "prompt is too long, it exceeds the model's maximum context length: the prompt has 9 ids"
     )
-    assert (reply.status, reply.kind) == (400, "OverlongError")
+    assert (reply.status, reply.kind) == (400, "context_length_exceeded")
 
 
 @pytest.mark.parametrize(
@@ -54,31 +57,33 @@ def test_other_errors_are_not_said_to_be_that(error: Exception, status: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "code"),
     [
-        (OverlongError("why"), 400),
-        (UnsupportedError("why"), 400),
-        (AuthenticationError("why"), 502),
-        (TimedOutError("why"), 504),
-        (UnreachableError("why"), 503),
-        (InvalidReplyError("why"), 502),
-        (AbortedError("why"), 502),
-        (ServerError("why"), 502),
-        (TemplateRefused("why"), 400),
-        (TokenizeError("why"), 502),
-        (InputError("why"), 400),
-        (GoneError(), 404),
-        (FencedError("why"), 503),
-        (LostError("why"), 503),
-        (BusyError("why"), 503),
-        (StoreError("why"), 503),
+        (OverlongError("why"), 400, "context_length_exceeded"),
+        (UnsupportedError("why"), 400, "unsupported"),
+        (AuthenticationError("why"), 502, "engine_refused_key"),
+        (TimedOutError("why"), 504, "engine_timeout"),
+        (UnreachableError("why"), 503, "engine_unreachable"),
+        (InvalidReplyError("why"), 502, "engine_reply_invalid"),
+        (AbortedError("why"), 502, "engine_aborted"),
+        (ServerError("why"), 502, "engine_failed"),
+        (TemplateRefused("why"), 400, "template_refused"),
+        (TokenizeError("why"), 502, "tokenizer_failed"),
+        (InputError("why"), 400, "bad_request"),
+        (GoneError(), 404, "session_not_found"),
+        (FencedError("why"), 503, "session_moved"),
+        (LostError("why"), 503, "session_lost"),
+        (BusyError("why"), 503, "store_failed"),
+        (StoreError("why"), 503, "store_failed"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_error_that_is_foreseen_has_its_status_kind_and_words(error: Exception, status: int) -> None:
+def test_an_error_that_is_foreseen_has_its_status_code_and_words(
+    error: Exception, status: int, code: str
+) -> None:
     """A client may ask again: whether that helps is not known here."""
     reply = error_reply(error, {})
-    assert (reply.status, reply.kind, reply.final) == (status, type(error).__name__, False)
+    assert (reply.status, reply.kind, reply.final) == (status, code, False)
     assert isinstance(error, GoneError) or "why" in str(reply)
     assert (reply.parameter, reply.headers) == (None, {})
 
@@ -93,7 +98,7 @@ def test_an_error_that_is_foreseen_has_its_status_kind_and_words(error: Exceptio
 def test_what_an_engine_says_of_the_request_is_passed_on(answered: int, status: int) -> None:
     error = RequestError("no", EngineAnswer(answered, {"message": "top_k is odd"}))
     reply = error_reply(error, {"messages": []})
-    assert (reply.status, reply.kind) == (status, "RequestError")
+    assert (reply.status, reply.kind) == (status, "engine_refused")
     assert str(reply).endswith("; it says: top_k is odd")
     assert "it says" not in str(error_reply(error))  # without the request its words are not safe
 
@@ -106,7 +111,7 @@ def test_a_field_that_an_error_names_is_its_parameter() -> None:
 
 def test_an_error_that_nobody_foresaw_says_its_class_alone() -> None:
     reply = error_reply(ZeroDivisionError("a secret"), {"messages": []})
-    assert (reply.status, reply.kind, reply.final) == (500, "InternalError", False)
+    assert (reply.status, reply.kind, reply.final) == (500, "internal_error", False)
     assert str(reply) == "the gateway failed (ZeroDivisionError); its log says where"
 
 
@@ -123,11 +128,11 @@ def test_a_body_that_nests_too_deep_is_the_client_s_error(depth: int, status: in
 @pytest.mark.parametrize(
     ("refused", "status", "kind", "words"),
     [
-        (bad_request("a is odd", "a"), 400, "BadRequestError", "a is odd"),
-        (not_found("s", "; why"), 404, "SessionNotFoundError", "session not found: session_id=s; why"),
-        (no_route("PUT", "/x", "GET"), 405, "MethodNotAllowedError", "PUT /x: this route takes GET"),
-        (limit_reached("ids", 3, 2, "--a"), 429, "CapReachedError", "ids: 3, and at most 2; raise --a"),
-        (no_websocket(), 426, "WebSocketError", "websockets are not served; send the request with POST"),
+        (bad_request("a is odd", "a"), 400, "bad_request", "a is odd"),
+        (not_found("s", "; why"), 404, "session_not_found", "session not found: session_id=s; why"),
+        (no_route("PUT", "/x", "GET"), 405, "method_not_allowed", "PUT /x: this route takes GET"),
+        (limit_reached("ids", 3, 2, "--a"), 429, "limit_reached", "ids: 3, and at most 2; raise --a"),
+        (no_websocket(), 426, "websocket", "websockets are not served; send the request with POST"),
     ],
 )
 def test_a_refusal_is_final_and_says_what_would_be_taken(
@@ -142,7 +147,7 @@ def test_a_refusal_is_final_and_says_what_would_be_taken(
 
 def test_an_unknown_path_says_what_base_urls_there_are() -> None:
     refused = no_route("GET", "/nowhere")
-    assert (refused.status, refused.kind, refused.headers) == (404, "NotFoundError", {})
+    assert (refused.status, refused.kind, refused.headers) == (404, "not_found", {})
     assert str(refused).startswith("GET /nowhere: there is no such route; the base URL is http://HOST:PORT/")
     assert body_too_long(1).status == 413
 
@@ -163,3 +168,15 @@ def test_a_body_that_is_too_long_is_measured(most: int, length: int | None, said
 def test_a_session_that_is_missing_is_named_by_its_beginning() -> None:
     assert str(not_found("s")) == f"session not found: session_id=s{ENDED}"
     assert str(not_found("s" * 99, "")) == f"session not found: session_id={'s' * 64}"
+
+
+def test_each_code_is_a_word_that_the_page_about_http_has() -> None:
+    """A class name would change with the code, and no client could rely on it."""
+    root = Path(refusals.__file__).parents[2]
+    page = (root / "docs/reference/http.md").read_text()
+    written = "\n".join(path.read_text() for path in (root / "tito_io/serve").glob("*.py"))
+    raised = re.findall(r'RequestRefused\(\s*[\w.]+,\s*"(\w+)"', written)
+    codes = {code for _, _, code in refusals.ANSWERS} | {refusals.REFUSED, *raised}
+    assert len(codes) > 25
+    assert [code for code in codes if not re.fullmatch(r"[a-z_]+", code)] == []
+    assert [code for code in sorted(codes) if f"`{code}`" not in page] == []

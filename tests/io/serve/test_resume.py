@@ -109,7 +109,7 @@ async def test_a_turn_that_goes_on_is_streamed_and_one_that_is_not_received_chan
         body = {"messages": [*HELLO, await talk.said(HELLO)], "continue_final_message": True}
         talk.engine.finish = "abort"
         answer = await talk.post(body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "AbortedError")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_aborted")
         talk.engine.finish, talk.engine.text, talk.engine.held = "length", "llo", anyio.Event()
         with anyio.move_on_after(0.1):
             await talk.post({**body, "stream": True})

@@ -258,7 +258,7 @@ async def test_a_long_turn_keeps_its_lease(redis_url: str, monkeypatch: pytest.M
         group.start_soon(slow.chat, HELLO)
         await anyio.sleep(1.0)
         busy = await other.post({"messages": HELLO})
-        assert (busy.status_code, busy.json()["error"]["code"]) == (503, "SessionBusyError")
+        assert (busy.status_code, busy.json()["error"]["code"]) == (503, "session_busy")
         assert "x-should-retry" not in busy.headers  # later it may be free
         slow.engine.go_on()
         while not await slow.nodes():  # noqa: ASYNC110  # nobody tells
@@ -366,7 +366,7 @@ async def test_a_session_goes_on_after_its_store_has_lost_turns(shared: bool) ->
 
         store.before["put"] = loses
         refused = await talk.post({"messages": messages})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "LostError")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "session_lost")
         assert row not in (await store.load(talk.name)).rows.values()
         store.before.clear()
         await talk.chat(messages)

@@ -290,7 +290,7 @@ async def test_a_request_that_is_refused_early_has_a_span_without_what_is_not_kn
         "tito.session": "00000000",
         "tito.dialect": "chat",
         "tito.received": True,
-        "error.type": "SessionNotFoundError",
+        "error.type": "session_not_found",
         "http.response.status_code": 404,
     }
     assert seen.only.name == "chat"

@@ -471,7 +471,7 @@ async def test_a_turn_that_is_not_there_has_no_page(leaf: str) -> None:
         answer = await talk.chat(HELLO)
         assert (await talk.get(f"/view?leaf={answer['id']}")).status_code == 200
         missing = await talk.get(f"/view?leaf={leaf}")
-    error = {"error": "leaf: this session has no turn of that name"}
+    error = {"error": "leaf: this session has no turn of that name", "code": "not_found"}
     assert (missing.status_code, missing.json()) == (404, error)
 
 
@@ -485,7 +485,7 @@ async def test_metrics_count_turns_and_hold_no_words_of_a_client() -> None:
     lines = set(text.splitlines())
     assert 'tito_turns_total{dialect="chat",route="MITO"} 1.0' in lines
     assert 'tito_turns_total{dialect="chat",route="TITO"} 1.0' in lines
-    assert 'tito_declined_total{kind="SessionNotFoundError",status="404"} 1.0' in lines
+    assert 'tito_declined_total{kind="session_not_found",status="404"} 1.0' in lines
     assert "tito_committed_total 2.0" in lines
     assert any(line.startswith("tito_cached_ids_total ") and not line.endswith(" 0.0") for line in lines)
     assert "apricot" not in text
