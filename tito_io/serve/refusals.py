@@ -241,7 +241,8 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     """
     if isinstance(error, RequestRefused):
         return error
-    status, code = next((found for kind, *found in ANSWERS if isinstance(error, kind)), (None, REFUSED))
+    found = next(((status, code) for kind, status, code in ANSWERS if isinstance(error, kind)), None)
+    status, code = found or (None, REFUSED)
     if status is None and isinstance(error, RequestError):
         answered = 400 if error.answer is None else error.answer.status
         status = answered if answered in PASSED_ON else 502
