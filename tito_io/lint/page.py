@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from tito_io.cli.errors import visible
 from tito_io.pages import render
@@ -31,4 +32,5 @@ def page(reports: Sequence[LintReport]) -> str:
         situation=situation,
         state_of=State.of,
         visible=visible,
+        short=lambda path: PurePath(path).name or path,
     )

@@ -68,11 +68,11 @@ class Excerpt:
         r"""Return the beginning of a text with its line breaks.
 
         >>> Excerpt.of("\n two\r\n lines ").beginning, len(Excerpt.of("x" * 999).beginning)
-        ('two\n lines', 161)
+        (' two\n lines', 161)
         >>> Excerpt.of("a\n" * 99).beginning
         'a\na\na\na\na\na\na\na…'
         """
-        whole = text.strip().replace("\r\n", "\n")
+        whole = text.replace("\r\n", "\n").strip("\n").rstrip()  # the first line's indentation stays
         beginning = "\n".join(whole[:TEXT_CHARACTERS].split("\n")[:TEXT_LINES])
         cut = beginning != whole
         return cls(beginning.rstrip() + "…" if cut else whole, whole, cut)

@@ -84,7 +84,8 @@ class TurnCard:
         continues: The number of the turn that it continues.
         lines: Its new messages and the completion.
         notes: What is unusual about it, each with whether it needs attention.
-        facts: How it was sent, how long it is, how it ended, and its worker and request where they are known.
+        facts: How it was sent, how long it is, and how it ended.
+        origin: Its worker and request, where they are known.
         sampled: How many ids the model sampled.
         runs: Its tokens; None where its ids are not on the path that the page shows.
     """
@@ -95,6 +96,7 @@ class TurnCard:
     lines: MessageLines
     notes: tuple[tuple[str, bool], ...]
     facts: str
+    origin: tuple[str, ...]
     sampled: int
     runs: tuple[TokenRun, ...] | None
 
@@ -255,6 +257,7 @@ def _card(
         lines=MessageLines.of(new, NEW_MESSAGES, room),
         notes=(*_notes(commit, node, tree), *UNRECEIVED * (node.name in session.unreceived)),
         facts=" · ".join(_facts(commit)),
+        origin=tuple(_origin(commit)),
         sampled=len(step.completion_ids),
         runs=None if runs is None else tuple(runs),
     )
@@ -273,7 +276,7 @@ def _notes(commit: Commit, node: Node, tree: TurnTree) -> Iterator[tuple[str, bo
 
 
 def _facts(commit: Commit) -> Iterator[str]:
-    """Yield how a turn was sent, how long it is, how it ended, and its worker and request."""
+    """Yield how a turn was sent, how long it is, and how it ended."""
     origin, step = commit.origin, commit.step
     yield ROUTES.get(origin.route, origin.route)
     yield f"prompt {len(step.prompt_ids):,} ids" + (
@@ -281,6 +284,11 @@ def _facts(commit: Commit) -> Iterator[str]:
     )
     yield f"sampled {len(step.completion_ids):,} in {max(commit.at - origin.requested, 0):.1f} s"
     yield f"ended by {commit.call.finish_reason}"
+
+
+def _origin(commit: Commit) -> Iterator[str]:
+    """Yield a turn's worker and request, where they are known."""
+    origin = commit.origin
     if origin.worker is not None:
         yield f"worker {origin.worker}"
     if origin.engine_request is not None:

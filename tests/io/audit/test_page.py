@@ -131,7 +131,8 @@ def test_a_break_shows_its_tokens_its_causes_and_its_place() -> None:
     assert 'title="id 5">un<' in text
     assert "do·ne⏎" in words
     assert "+ unknown" in words
-    assert "c1 / t0, a turn's content, at id 1,200; seen by t1" in words
+    assert "a turn's content, at id 1,200:" in words
+    assert "c1 / t0; seen by t1" in words
     assert "+58 ids" in words
     assert "this really happened" in words
     assert "2026-01-01 12:00" in words

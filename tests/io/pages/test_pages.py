@@ -1,4 +1,4 @@
-"""Pages: values are escaped, and the pages of lint and audit are legible in a real browser."""
+"""Pages: values are escaped, and each page but a session's is legible in a real browser."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from tests.io.lint.lint_folders import HOISTS, NO_TOOLS, STRIPS, folder, lint
 from tests.io.pages.browser import Page, check_layout, needs_browser, page
 from tito_core.drift.breaks import BreakText, Cause
 from tito_io.audit.page import page as audit_page
+from tito_io.conform.judge import judge
+from tito_io.conform.naive import answer as naive
+from tito_io.conform.report import Report, to_html
+from tito_io.conform.vector import make_vectors
 from tito_io.lint.page import page as lint_page
 from tito_io.lint.report import LintReport
 from tito_io.pages import _environment, printable, render
+from tito_io.serve.logs import short_id
+from tito_io.serve.session import SessionHead
+from tito_io.serve.session_list import ListedSession
+from tito_io.serve.store import SessionSummary
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the addresses of a lint page and an audit page, each with all that it can show."""
+    """Return the addresses of the pages, each with all that it can show."""
     place = tmp_path_factory.mktemp("pages")
     templates = {"strips": STRIPS, "no_tools": NO_TOOLS, "hoists": HOISTS}
     reports = [lint(folder(place / name, template)) for name, template in templates.items()]
@@ -44,6 +52,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "refused_prompts": 2,
     }
     texts = {"lint": lint_page(reports), "audit": audit_page(report(*breaks, **counts), HEADING)}
+    vectors = make_vectors("valid/opens-thinking")
+    texts["conform"] = to_html(Report(HOSTILE, [judge(one, naive(one.question)) for one in vectors]))
+    listed = [
+        ListedSession.of(SessionSummary("ab" * 16, head.encoded(), idle=9.0, turns=1234), now=1e9)
+        for head in (SessionHead(created=0.0), SessionHead(created=9e8, evaluation=True, agent="cd" * 16))
+    ]
+    known = {"listing": True, "keyed": True, "sessions": listed, "most": 2, "short_id": short_id}
+    texts["list"] = render("serve/session_list.html.jinja", **known)
     for name, text in texts.items():
         (place / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: (place / f"{name}.html").as_uri() for name in texts}
@@ -51,8 +67,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @needs_browser
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1400])
-@pytest.mark.parametrize("name", ["lint", "audit"])
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("name", ["lint", "audit", "conform", "list"])
 def test_a_page_fits_its_window_and_is_legible(
     name: str, width: int, *, dark: bool, window: Page, pages: dict[str, str]
 ) -> None:
