@@ -54,9 +54,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     texts = {"lint": lint_page(reports), "audit": audit_page(report(*breaks, **counts), HEADING)}
     vectors = make_vectors("valid/opens-thinking")
     texts["conform"] = to_html(Report(HOSTILE, [judge(one, naive(one.question)) for one in vectors]))
+    heads = (SessionHead(created=0.0), SessionHead(created=9e8, evaluation=True, agent="cd" * 16))
     listed = [
         ListedSession.of(SessionSummary("ab" * 16, head.encoded(), idle=9.0, turns=1234), now=1e9)
-        for head in (SessionHead(created=0.0), SessionHead(created=9e8, evaluation=True, agent="cd" * 16))
+        for head in 15 * heads
     ]
     known = {"listing": True, "keyed": True, "sessions": listed, "most": 2, "short_id": short_id}
     texts["list"] = render("serve/session_list.html.jinja", **known)
