@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
@@ -13,12 +14,13 @@ from tests.engines.talk import HELLO, TOOLED
 from tito_core import OddStop, Policy, Trajectory
 from tito_io.client import Route, TokenClient
 from tito_io.engines.in_process import TransformersModel
-from tito_io.engines.in_process.token_sampler import TokenSampler
-from tito_io.engines.protocol import Sampling
+from tito_io.engines.in_process.token_sampler import BatchSampler
+from tito_io.engines.protocol import Sampling, ServerError
 from tito_io.families import Family
 
 from .objects import without_markers
 from .reference import Reference
+from .test_turns import CLOSE, step_of
 
 pytestmark = pytest.mark.anyio
 
@@ -135,13 +137,13 @@ async def test_a_turn_whose_end_is_seen_late_is_the_same(
     sampling = Sampling(max_tokens=30, temperature=1.0, seed=2, n=3, stop=("e", "t"))
     expected = await engine.from_ids(PROMPT, sampling)
     seen: list[Any] = []
-    now = TokenSampler.ended
+    now = BatchSampler.ended
 
-    def late(self: TokenSampler, input_ids: Any, scores: Any, **more: Any) -> Any:
+    def late(self: BatchSampler, input_ids: Any, scores: Any, **more: Any) -> Any:
         seen.append(now(self, input_ids, scores, **more))
         return seen[-2] if len(seen) > 1 else seen[-1].logical_and(seen[-1].logical_not())
 
-    monkeypatch.setattr(TokenSampler, "ended", late)
+    monkeypatch.setattr(BatchSampler, "ended", late)
     reply = await engine.from_ids(PROMPT, sampling)
     assert len(seen) > max(len(turn.completion_ids) for turn in (reply, *reply.siblings))
     for one, other in zip((expected, *expected.siblings), (reply, *reply.siblings), strict=True):
@@ -158,3 +160,69 @@ async def test_rows_that_ended_get_nothing_more(engine: TransformersModel, famil
     for turn in turns:
         ends = [index in range(100, 400) or index in (3060, 3062) for index in turn.completion_ids]
         assert not any(ends[:-1])
+
+
+# Batches.
+
+
+async def concurrent(engine: TransformersModel, asked: list[tuple[list[int], Sampling]]) -> list[Any]:
+    """Return the replies to turns that are asked for at once; an error in the place of its own."""
+    found: list[Any] = [None] * len(asked)
+
+    async def ask(place: int) -> None:
+        try:
+            found[place] = await engine.from_ids(*asked[place])
+        except ServerError as error:
+            found[place] = error
+
+    async with anyio.create_task_group() as tasks:
+        for place in range(len(asked)):
+            tasks.start_soon(ask, place)
+    return found
+
+
+def asked_turns() -> list[tuple[list[int], Sampling]]:
+    """Return prompts of different lengths, each with other parameters."""
+    extras: list[dict[str, Any]] = [{}, {"repetition_penalty": 1.3}, {"top_k": 9}, {"top_p": 0.8}]
+    return [
+        (
+            PROMPT[: 40 + 61 * place],
+            Sampling(max_tokens=10 + 5 * place, temperature=1.0, seed=place, n=n, extra=extra),
+        )
+        for place, (extra, n) in enumerate(zip(extras, (1, 2, 3, 1), strict=True))
+    ]
+
+
+async def test_turns_of_a_batch_are_those_of_single_ones(
+    engine: TransformersModel, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shorter prompts are padded, with an id that a prompt may have, too."""
+    calls: list[tuple[int, ...]] = []
+    generate = engine.model.generate
+
+    def counted(ids: Any, **more: Any) -> Any:
+        calls.append(tuple(ids.shape))
+        return generate(ids, **more)
+
+    asked = asked_turns()
+    single = [await engine.from_ids(*one) for one in asked]
+    monkeypatch.setattr(engine.model, "generate", counted)
+    batch = await concurrent(engine, asked)
+    assert calls == [(7, len(asked[-1][0]))]
+    for one, other in zip(single, batch, strict=True):
+        for alone, beside in zip((one, *one.siblings), (other, *other.siblings), strict=True):
+            assert beside.completion_ids == alone.completion_ids
+            assert beside.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+            assert reference.distance(step_of(beside)) < CLOSE
+
+
+async def test_an_error_of_a_processor_ends_its_turn_alone(engine: TransformersModel) -> None:
+    def failing(*_: Any) -> Any:
+        raise RuntimeError("the caller's own")
+
+    asked = asked_turns()
+    wrong = attrs.evolve(asked[1][1], extra={"logits_processor": [failing]})
+    found = await concurrent(engine, [asked[0], (asked[1][0], wrong), asked[2]])
+    assert isinstance(found[1], ServerError)
+    for place in (0, 2):
+        assert found[place].completion_ids == (await engine.from_ids(*asked[place])).completion_ids

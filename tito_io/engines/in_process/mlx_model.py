@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tito_io.engines.protocol import ModelLimits
@@ -83,12 +83,13 @@ class MlxModel(ThreadedEngine):
         found = [value for value in (getattr(own, name, None), inner) if type(value) is int]
         return found[0] if found else None
 
-    def _sample(self, sampled: SampledRows) -> None:
+    def _sample(self, batch: Sequence[SampledRows]) -> None:
+        (sampled,) = batch
         turn, count = sampled.turn, sampled.turn.sampling.n
-        batch = package("mlx_lm.generate").BatchGenerator(
+        generator = package("mlx_lm.generate").BatchGenerator(
             self.model, completion_batch_size=count, prefill_batch_size=count
         )
-        numbers = batch.insert(
+        numbers = generator.insert(
             [turn.ids.tolist() for _ in range(count)],
             [turn.max_tokens] * count,
             samplers=[sampler(turn, place) for place in range(count)],
@@ -96,11 +97,11 @@ class MlxModel(ThreadedEngine):
         )
         places = {number: place for place, number in enumerate(numbers)}
         while places and not sampled.given_up.is_set():
-            for one in batch.next_generated():
+            for one in generator.next_generated():
                 if sampled.add(places[one.uid], one.token, one.logprobs[one.token].item()):
                     del places[one.uid]
                     if one.finish_reason is None:  # the generator would go on with it
-                        batch.remove([one.uid])
+                        generator.remove([one.uid])
 
 
 def sampler(turn: LocalTurn, place: int) -> Callable[[Any], Any]:

@@ -1,9 +1,10 @@
-"""Base class of the engines whose object samples one turn after the other, in one thread."""
+"""Base class of the engines whose object samples in one thread, several turns as one batch where it can."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import attrs
@@ -16,7 +17,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 
 from .base import Cancel, InProcessEngine
 from .devices import current_device, use_device
-from .mailbox import Mailbox
+from .mailbox import Mailbox, threadsafe_call
 from .turns import LocalTurn, Piece
 
 
@@ -38,7 +39,9 @@ class SampledRows:
         stops: Ids that end a turn.
         decode: Returns the text of ids.
         put: Takes what was sampled.
+        close: Ends what `put` takes, with the error or None.
         given_up: Set when the caller does not want the turns any more.
+        error: What went wrong with these turns, where others of their batch go on.
         rows: The turns.
     """
 
@@ -46,12 +49,24 @@ class SampledRows:
     stops: frozenset[int]
     decode: Decode
     put: Callable[[Piece], None]
+    close: Callable[[BaseException | None], None]
     given_up: Event = attrs.field(factory=Event)
+    error: BaseException | None = None
     rows: list[Row] = attrs.field(init=False)
 
     @rows.default
     def _empty_rows(self) -> list[Row]:
         return [Row() for _ in range(self.turn.sampling.n)]
+
+    @property
+    def ended(self) -> list[bool]:
+        """Whether each turn has ended or is not wanted any more."""
+        return [row.ended or self.given_up.is_set() for row in self.rows]
+
+    def fail(self, error: BaseException) -> None:
+        """Give the turns up for an error that their caller gets."""
+        self.error = error
+        self.given_up.set()
 
     def add(self, index: int, token: int, logprob: float, kept: Sequence[int] | None = None) -> bool:
         """Add an id to a turn, and send it where the turn is streamed or ends with it.
@@ -90,8 +105,33 @@ class SampledRows:
         return None, "length" if len(row.ids) >= self.turn.max_tokens else None
 
 
+@attrs.define(eq=False)
+class Job:
+    """Turns that wait to be sampled, or are.
+
+    Attributes:
+        sampled: The turns.
+        pieces: Takes what is sampled.
+        taken: Whether the thread of the engine has taken them.
+    """
+
+    sampled: SampledRows
+    pieces: Mailbox[Piece]
+    taken: bool = False
+
+    def cancel(self) -> None:
+        """Give the turns up; those that wait end at once, others with the model's next step."""
+        self.sampled.given_up.set()
+        if not self.taken:
+            self.pieces.close()
+
+
 class ThreadedEngine(InProcessEngine):
-    """Samples a turn with a function, in the thread of the engine."""
+    """Samples turns with a function, in the thread of the engine.
+
+    Turns that wait are sampled as one batch, as far as the object can. Each caller gets its reply when its
+    own turns have ended. The last one waits until the object is at rest: its owner may change weights then.
+    """
 
     def __init__(
         self, family: Family | TokenizerFamily, *, output_format: OutputFormat | None = None
@@ -99,6 +139,7 @@ class ThreadedEngine(InProcessEngine):
         super().__init__(family, output_format=output_format)
         self._device = current_device()
         self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[Job] = deque()
 
     async def aclose(self) -> None:
         """End the thread; the model belongs to its owner."""
@@ -106,9 +147,14 @@ class ThreadedEngine(InProcessEngine):
             self._thread.shutdown(wait=False)
             self._thread = None
 
-    def _sample(self, sampled: SampledRows) -> None:
-        """Sample turns and add what is sampled, until they have ended or are given up."""
+    def _sample(self, batch: Sequence[SampledRows]) -> None:
+        """Sample the turns of a batch and add what is sampled, until they have ended or are given up."""
         raise NotImplementedError
+
+    def _joins(self, batch: Sequence[SampledRows], other: SampledRows) -> bool:
+        """Whether the object can sample more turns in the batch: by default it has those of one request."""
+        del batch, other
+        return False
 
     def _stop_ids(self) -> tuple[int, ...]:
         """Return the ids that end a turn of the model."""
@@ -124,12 +170,35 @@ class ThreadedEngine(InProcessEngine):
 
     def _start(self, turn: LocalTurn, pieces: Mailbox[Piece]) -> Cancel:
         stops = frozenset((*self._stop_ids(), *turn.stop_ids))
-        sampled = SampledRows(turn, stops, self.family.decode, pieces.put)
-        future: Future[None] = self._executor().submit(self._sample, sampled)
-        future.add_done_callback(pieces.close_after)
+        job = Job(SampledRows(turn, stops, self.family.decode, pieces.put, pieces.close), pieces)
+        self._waiting.append(job)
+        # After this step of the event loop, in which others may be asked for, too. Each call samples as many
+        # turns as it can, so that some find none left.
+        threadsafe_call()(self._submit)
+        return job.cancel
 
-        def cancel() -> None:
-            sampled.given_up.set()
-            future.cancel()  # if its time has not come
+    def _submit(self) -> None:
+        self._executor().submit(self._sample_waiting)
 
-        return cancel
+    def _sample_waiting(self) -> None:
+        """Sample the turns that wait, as far as they join one batch; what was given up is not sampled."""
+        jobs = self._taken()
+        batch = [job.sampled for job in jobs if not job.sampled.given_up.is_set()]
+        failed: BaseException | None = None
+        try:
+            if batch:
+                self._sample(batch)
+        except BaseException as error:  # noqa: BLE001  # the callers get it
+            failed = error
+        for job in jobs:
+            job.pieces.close(job.sampled.error or failed)
+
+    def _taken(self) -> list[Job]:
+        """Return the job that has waited longest, and those behind it that join it in order."""
+        jobs: list[Job] = []
+        while self._waiting:
+            if jobs and not self._joins([job.sampled for job in jobs], self._waiting[0].sampled):
+                break
+            jobs.append(self._waiting.popleft())
+            jobs[-1].taken = True
+        return jobs

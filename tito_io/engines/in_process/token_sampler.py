@@ -1,8 +1,9 @@
-"""Draw ids from a model's exact logits, as a logits processor of `transformers`' `generate`."""
+"""Draw ids from a model's exact logits, as logits processors of `transformers`' `generate`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import attrs
@@ -50,14 +51,6 @@ class TokenSampler:
         for index, row in enumerate(zip(chosen.tolist(), sampled, masks, strict=True)):
             self.sampled.add(index, *row)
         return only
-
-    def ended(self, input_ids: Any, scores: Any, **_: Any) -> Any:
-        """Return which rows have ended, as a stopping criterion."""
-        del scores
-        torch = package("torch")
-
-        over = [row.ended or self.sampled.given_up.is_set() for row in self.sampled.rows]
-        return torch.tensor(over, device=input_ids.device)
 
     def _warped(self, input_ids: Any, scores: Any) -> Any:
         """Return the scores of the distribution to sample from; those of the model stay as they are."""
@@ -115,3 +108,48 @@ class TokenSampler:
             else:
                 generator.manual_seed(seed + index)
         return generators
+
+
+@attrs.define(eq=False)
+class BatchSampler:
+    """Chooses the next ids of the turns of several requests, whose prompts are padded on the left.
+
+    Attributes:
+        samplers: One for each request, in the order of its rows.
+        width: Number of ids of the longest prompt.
+    """
+
+    samplers: Sequence[TokenSampler]
+    width: int
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return scores that leave one id a row."""
+        torch = package("torch")
+
+        start, parts = 0, []
+        for one in self.samplers:
+            rows = slice(start, start + len(one.sampled.rows))
+            start, padding = rows.stop, self.width - len(one.sampled.turn.ids)
+            parts.append(self._part(one, input_ids[rows, padding:], scores[rows]))
+        return torch.cat(parts)
+
+    def ended(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        """Return which rows have ended, as a stopping criterion; end the requests that others outlast."""
+        del scores
+        torch = package("torch")
+
+        over = [one.sampled.ended for one in self.samplers]
+        for one, ended in zip(self.samplers, over, strict=True):
+            if all(ended) and not all(map(all, over)):
+                one.sampled.close(one.sampled.error)
+        return torch.tensor([*chain(*over)], device=input_ids.device)
+
+    def _part(self, sampler: TokenSampler, input_ids: Any, scores: Any) -> Any:
+        """Return the scores of one request; an error, such as that of a processor, ends its turns alone."""
+        if all(sampler.sampled.ended):
+            return scores
+        try:
+            return sampler(input_ids, scores)
+        except Exception as error:  # noqa: BLE001  # its caller gets it
+            sampler.sampled.fail(error)
+            return scores

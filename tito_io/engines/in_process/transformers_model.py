@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any, get_args
 
 from anyio import to_thread
@@ -18,7 +19,7 @@ from tito_io.families.tokenizer_family import TokenizerFamily
 from .objects import check_object
 from .packages import package
 from .threaded import SampledRows, ThreadedEngine
-from .token_sampler import LogprobsMode, TokenSampler
+from .token_sampler import BatchSampler, LogprobsMode, TokenSampler
 
 EXTRAS = frozenset(("logits_processor", "min_p", "repetition_penalty", "top_k", "top_p"))
 OTHER_CHOICES = (
@@ -38,8 +39,9 @@ class TransformersModel(ThreadedEngine):
     """A `transformers` model with `generate`, in this process.
 
     `generate` runs the model. Ids are drawn here from its exact logits, with random numbers of each turn's
-    own, so that a seed repeats a turn and changes nothing else. Turns are sampled one after the other, in
-    one thread; the `n` turns of one request are a batch.
+    own, so that a seed repeats a turn and changes nothing else. Turns that are asked for together are sampled
+    as one batch, in one thread, with shorter prompts padded on the left and hidden by a mask. Logits of a
+    batch are those of a turn alone up to the rounding of floats.
 
     Temperature, top_k, top_p, min_p and repetition_penalty are taken from `Sampling`, else from the model's
     `generation_config`. Nothing else limits what is sampled: `top_k=50`, which `generate` uses where no
@@ -54,6 +56,8 @@ class TransformersModel(ThreadedEngine):
             penalties both are the same.
         output_format: How the model writes reasoning and tool calls: `hermes` or `harmony`; None (default)
             detects it from the vocabulary.
+        batch_size: How many turns are sampled as one batch at most; the `n` turns of one request always are.
+            Default: 32. With 1, a turn never depends on others, not even by rounding.
 
     Attributes:
         name: `transformers`.
@@ -64,9 +68,10 @@ class TransformersModel(ThreadedEngine):
         family: As it was passed.
         model: The object.
         logprobs: As it was passed.
+        batch_size: As it was passed.
 
     Raises:
-        InputError: `logprobs` is invalid, or `model` is something else.
+        InputError: `logprobs` or `batch_size` is invalid, or `model` is something else.
         UnsupportedError: The model has an encoder.
     """
 
@@ -81,8 +86,11 @@ class TransformersModel(ThreadedEngine):
         *,
         logprobs: LogprobsMode = "raw",
         output_format: OutputFormat | None = None,
+        batch_size: int = 32,
     ) -> None:
         super().__init__(family, output_format=output_format)
+        if type(batch_size) is not int or batch_size < 1:
+            raise InputError(f"batch_size is {batch_size!r:.60}: give a whole number of at least 1")
         if logprobs not in get_args(LogprobsMode):
             raise InputError(f"logprobs is {logprobs!r}: pass 'raw' or 'processed'")
         needed = ("config", "generate", "get_input_embeddings")
@@ -93,6 +101,7 @@ class TransformersModel(ThreadedEngine):
             raise UnsupportedError("the model has an encoder: its prompt and its turns are two sequences")
         self.model = model
         self.logprobs: LogprobsMode = logprobs
+        self.batch_size = batch_size
 
     async def limits(self) -> ModelLimits:
         """Return the sizes that the model accepts."""
@@ -141,19 +150,41 @@ class TransformersModel(ThreadedEngine):
         if choices["temperature"] != 0 and all(choices[name] in (None, one) for name, one in whole.items()):
             raise no_masks("every id is kept: pass top_p, top_k or min_p")
 
-    def _sample(self, sampled: SampledRows) -> None:
+    def _joins(self, batch: Sequence[SampledRows], other: SampledRows) -> bool:
+        """Whether the turns fit into the batch, and into the context behind the longest prompt."""
+        turns = [*(one.turn for one in batch), other.turn]
+        lengths = {len(turn.ids) for turn in turns}
+        most = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return (
+            sum(turn.sampling.n for turn in turns) <= self.batch_size
+            and (len(lengths) == 1 or self._pads)
+            and (most is None or max(lengths) + max(turn.max_tokens for turn in turns) <= most)
+        )
+
+    @property
+    def _pads(self) -> bool:
+        """Whether a mask hides padding. A recurrent state sees it, and so do positions of its own."""
+        stateful = getattr(self.model, "_is_stateful", False)
+        return not stateful and "position_ids" in signature(self.model.forward).parameters
+
+    def _sample(self, batch: Sequence[SampledRows]) -> None:
         torch, transformers = package("torch"), package("transformers")
-        turn = sampled.turn
-        sampler = TokenSampler(sampled, self._choices(turn.sampling), self.logprobs)
-        ids = torch.tensor([turn.ids.tolist()] * turn.sampling.n, device=self.model.device)
+        prompts = [one.turn.ids.tolist() for one in batch for _ in one.rows]
+        width = max(map(len, prompts))
+        padding = [width - len(prompt) for prompt in prompts]
+        rows = [[self._padding()] * pad + prompt for pad, prompt in zip(padding, prompts, strict=True)]
+        # Without a mask, ids that are the padding token would be hidden.
+        seen = [[0] * pad + [1] * len(prompt) for pad, prompt in zip(padding, prompts, strict=True)]
+        choices = [self._choices(one.turn.sampling) for one in batch]
+        samplers = [TokenSampler(one, own, self.logprobs) for one, own in zip(batch, choices, strict=True)]
+        sampler = BatchSampler(samplers, width)
         self.model.generate(
-            ids,
-            # Without a mask, ids that are the padding token would be hidden.
-            attention_mask=torch.ones_like(ids),
+            torch.tensor(rows, device=self.model.device),
+            attention_mask=torch.tensor(seen, device=self.model.device),
             # What is None here would be taken from the model's own config.
             generation_config=transformers.GenerationConfig(
-                max_new_tokens=turn.max_tokens,
-                eos_token_id=[*sampled.stops] or None,
+                max_new_tokens=max(one.turn.max_tokens for one in batch),
+                eos_token_id=[*self._stop_ids()] or None,
                 pad_token_id=self._padding(),
                 **NO_CHOICES,
             ),

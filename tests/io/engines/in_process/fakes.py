@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import Enum
+from itertools import accumulate
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -457,6 +458,7 @@ class Model(Fake):
         self.config = SimpleNamespace(is_encoder_decoder=False, get_text_config=lambda: sizes)
         fields = {"do_sample": True, "eos_token_id": None, "pad_token_id": None, **generation}
         self.generation_config = SimpleNamespace(**fields)
+        self.batches: list[int] = []
 
     def __call__(self) -> None:
         """Compute nothing."""
@@ -483,16 +485,27 @@ class Model(Fake):
         stopping_criteria: Any,
     ) -> None:
         """Leave the drawing to the processor (transformers/generation/utils.py, `_sample`)."""
-        assert attention_mask == [[1] * len(row) for row in ids]
+        assert len({len(row) for row in ids}) == 1
         assert generation_config.pad_token_id is not None
-        self.seen.append(Asked(ids[0], generation_config.max_new_tokens, generation_config))
-        self.choices = logits_processor[0].choices
+        shown = [row[seen.index(1) :] for row, seen in zip(ids, attention_mask, strict=True)]
+        assert [sum(seen) for seen in attention_mask] == [len(row) for row in shown]
+        samplers = logits_processor[0].samplers
+        self.batches.append(len(samplers))
+        starts = accumulate((len(one.sampled.rows) for one in samplers[:-1]), initial=0)
+        self.seen += [
+            Asked(shown[start], generation_config.max_new_tokens, generation_config) for start in starts
+        ]
+        self.choices = samplers[0].choices
         for place in range(generation_config.max_new_tokens):
             self.step()
-            for index in range(len(ids)):
-                logits_processor[0].sampled.add(index, *self.sampled(index, place))
+            for one in samplers:
+                for index in range(len(one.sampled.rows)):
+                    one.sampled.add(index, *self.sampled(index, place))
             if all(stopping_criteria[0](ids, None)):
                 return
+
+    def forward(self, *, position_ids: Any) -> None:
+        """Compute nothing, at positions that are passed."""
 
 
 class Values:
@@ -581,7 +594,6 @@ MODULES: Mapping[str, Mapping[str, Any]] = {
     "mlx_lm.sample_utils": {},
     "torch": {
         "tensor": lambda values, **_: Rows(values),
-        "ones_like": lambda rows: [[1] * len(row) for row in rows],
         "cuda": SimpleNamespace(is_initialized=lambda: False),
     },
     "transformers": {"GenerationConfig": SimpleNamespace},
