@@ -36,7 +36,7 @@ class Room:
     (True, False, True, 1)
     """
 
-    characters: int = FOLDED_CHARACTERS
+    characters: int
     left_out: int = 0
 
     def takes(self, characters: int) -> bool:

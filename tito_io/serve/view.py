@@ -31,7 +31,7 @@ from tito_io.pages.media import MediaBlock, picture_url
 from .client_noise import NoiseRule, option_name
 from .commit import Commit
 from .gateway import Gateway
-from .message_lines import MessageLines, Room
+from .message_lines import FOLDED_CHARACTERS, MessageLines, Room
 from .path_tokens import PathTokens, TokenRun, changed_prompt_ids
 from .refusals import RequestRefused
 from .session import Session
@@ -125,7 +125,7 @@ async def page(gateway: Gateway, session: Session, leaf: str | None = None) -> s
         raise RequestRefused(HTTPStatus.NOT_FOUND, "not_found", "leaf: this session has no turn of that name")
     drift = None if commit is None else await _drift(gateway, commit)
     runs, skipped = _runs(gateway, session, forest, commit, drift or b"")
-    room = Room()  # of which the newest turns take first
+    room = Room(FOLDED_CHARACTERS)  # of which the newest turns take first
     newest = [_card(session, tree, node, runs.get(node.name), room) for node in reversed(forest.nodes)]
     cards = {card.name: card for card in reversed(newest)}
     blocks = await _blocks(gateway, session, runs)

@@ -183,7 +183,7 @@ async def test_a_text_that_is_cut_can_be_opened_in_full() -> None:
 async def test_the_newest_texts_are_whole_and_the_page_counts_those_that_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serve_view, "Room", lambda: Room(1000))
+    monkeypatch.setattr(serve_view, "Room", lambda _: Room(1000))
     async with talking(Scripted(each="answer {}".format)) as talk:
         messages = [user("a" * 500)]
         for letter in "bc":
@@ -601,7 +601,7 @@ def test_a_turn_counts_the_ids_of_each_origin_and_those_that_drift() -> None:
         "name": "",
         "facts": "",
         "origin": (),
-        "lines": MessageLines.of([], 0, Room()),
+        "lines": MessageLines.of([], 0, Room(0)),
         "notes": (),
     }
     card = TurnCard(number=1, continues=None, sampled=6, runs=runs, **known)
