@@ -114,7 +114,7 @@ def json_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
 
 def html_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
     """Return `--html FILE` with the command's own description."""
-    return click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=help)
+    return click.option("--html", type=NamedPath(path_type=Path, dir_okay=False), metavar="FILE", help=help)
 
 
 def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # noqa: A002  # click's name

@@ -140,12 +140,12 @@ def test_a_file_of_somebody_else_is_not_replaced(name: str, tmp_path: Path) -> N
     assert (tmp_path / name).read_text() == "# My project\n"
 
 
-@pytest.mark.parametrize("command", [["vectors"], ["conform", "true"]])
+@pytest.mark.parametrize("command", [["vectors", "-o"], ["conform", "true", "--html"]])
 def test_an_empty_output_is_refused(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(tito, [*command, "-o", ""])
+    found = CliRunner().invoke(tito, [*command, ""])
     assert found.exit_code == 2
     assert "the path is empty" in found.stderr
     assert list(tmp_path.iterdir()) == []
