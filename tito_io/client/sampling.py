@@ -6,7 +6,7 @@ without a trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -167,6 +167,19 @@ def as_arguments(args: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not isinstance(args, Mapping):
         raise InputError(f'sampling is {args!r:.60}: give arguments by name, such as {{"max_tokens": 64}}')
     return args
+
+
+def no_others(unknown: Iterable[str]) -> None:
+    """Raise `InputError` for keyword arguments that a turn does not take.
+
+    >>> no_others(["max_tokens"])
+    Traceback (most recent call last):
+    tito_core.errors.InputError: a turn takes no argument max_tokens: sampling arguments go into `sampling`, \
+such as sampling={"max_tokens": 64}
+    """
+    for name in unknown:
+        how = 'sampling arguments go into `sampling`, such as sampling={"max_tokens": 64}'
+        raise InputError(f"a turn takes no argument {name:.60}: {how}")
 
 
 def _merged(args: Mapping[str, Any]) -> dict[str, Any]:

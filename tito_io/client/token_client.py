@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Never
 
 import attrs
 
@@ -17,7 +17,7 @@ from tito_io.engines.protocol import Rendering, SampleRequest, Sampling, Watch
 from tito_io.engines.speculation import zero_logprobs
 
 from .certificates import Certificates
-from .sampling import as_arguments, parse_sampling
+from .sampling import as_arguments, no_others, parse_sampling
 from .turn import ClientTurn, Route, reply_message
 from .turn_sampler import TurnSampler, check_branches
 
@@ -141,6 +141,7 @@ class TokenClient(TurnSampler):
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         conversation: str | None = None,
+        **unknown: Never,
     ) -> CompletedTurn:
         """Sample the turn after `prompt`.
 
@@ -162,6 +163,7 @@ class TokenClient(TurnSampler):
             EngineError: `EmptyReplyError`, `InvalidReplyError`, `AuthenticationError`, `RequestError`,
                 `ServerError`, `TimedOutError` or `UnreachableError`, as the engine's adapter raises them.
         """
+        no_others(unknown)
         offered = as_tools(tools)
         args = parse_sampling(sampling, self.sampling_names).among(offered)
         rendering = Rendering(tools=offered, template_args=args.template_args)
@@ -178,6 +180,7 @@ class TokenClient(TurnSampler):
         sampling: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
         conversation: str | None = None,
+        **unknown: Never,
     ) -> CompletedTurn:
         """Sample `n` turns after `prompt`; `CompletedTurn.steps` are the branches, with equal prompt ids.
 
@@ -205,6 +208,7 @@ class TokenClient(TurnSampler):
         >>> len(group.steps), len({tuple(step.prompt_ids) for step in group.steps})
         (3, 1)
         """
+        no_others(unknown)
         given = as_arguments(sampling)
         if "n" in given:
             raise InputError("sampling: n is the argument `n` of `turns`; leave it out")

@@ -625,3 +625,11 @@ def test_a_wrong_argument_of_a_client_is_named_before_a_turn(given: dict[str, An
 async def test_a_wrong_argument_of_turns_is_named(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         await TokenClient(embedded()).turns([], HELLO, **{"n": 2, **given})
+
+
+@pytest.mark.anyio
+async def test_a_sampling_argument_in_the_wrong_place_is_named() -> None:
+    client: Any = TokenClient(embedded())
+    for call in (client.turn([], [], max_tokens=5), client.turns([], [], 2, max_tokens=5)):
+        with pytest.raises(InputError, match=r"no argument max_tokens: .*`sampling`, such as sampling="):
+            await call
