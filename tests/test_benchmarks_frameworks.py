@@ -110,7 +110,13 @@ def test_a_page_shows_every_row_and_escapes_causes(tmp_path: Path) -> None:
 def test_a_table_and_a_picture_have_every_row() -> None:
     found = rows([ANSWER, attrs.evolve(ANSWER, way="tito", verdict=REFUSED, cause="so")], {"verl": "0.9.1"})
     lines = markdown(found, ["   1  verl, tito"]).splitlines()
-    assert lines[2] == "| verl 0.9.1 | own | whole | 1 |  |  |  | 2 | 0.5 |"
-    assert lines[3] == "| verl 0.9.1 | tito | whole |  |  |  | 1 | 0 | 0.0 |"
-    assert lines[4:] == ["", "- 1  verl, tito"]
+    assert lines[:4] == [
+        "| framework | turns | equal | different | equal with tito | different with tito |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| verl 0.9.1 | 1 | 1 | 0 | 0 | 0 |",
+        "",
+    ]
+    assert lines[6] == "| verl 0.9.1 | own | whole | 1 |  |  |  | 2 | 0.5 |"
+    assert lines[7] == "| verl 0.9.1 | tito | whole |  |  |  | 1 | 0 | 0.0 |"
+    assert lines[8:] == ["", "- 1  verl, tito"]
     assert picture(found).count("<title>1 ") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import tito_io
-from benchmarks.frameworks.answers import VERDICTS, Row
+from benchmarks.frameworks.answers import DIFFERENT, EQUAL, VERDICTS, Row
 
 
 def page(found: Sequence[Row], causes: Sequence[str], day: date) -> str:
@@ -24,15 +25,32 @@ def picture(found: Sequence[Row]) -> str:
 
 
 def markdown(found: Sequence[Row], causes: Sequence[str]) -> str:
-    """Return the rows as a Markdown table, and the causes as a list."""
-    headings = ("framework", "way", "turns", *VERDICTS, "renders", "ms")
-    lines = [headings, ("---",) * len(headings)]
+    """Return Markdown: a table of frameworks, one of all rows, and the causes as a list."""
+    lines = [("framework", "way", "turns", *VERDICTS, "renders", "ms")]
     for row in found:
         counts = (str(row.counts[verdict] or "") for verdict in VERDICTS)
         numbers = (f"{row.renders:.0f}", f"{row.milliseconds:.1f}")
         lines.append((row.framework, row.way, row.ending, *counts, *numbers))
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{table}\n" + "".join(f"- {cause.strip()}\n" for cause in causes)
+    listed = "".join(f"- {cause.strip()}\n" for cause in causes)
+    return f"{_table(summary(found))}\n{_table(lines)}\n{listed}"
+
+
+def summary(found: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Return a line for each framework: how many next prompts are equal and different, each way."""
+    lines = [("framework", "turns", "equal", "different", "equal with tito", "different with tito")]
+    for name in dict.fromkeys(row.framework for row in found):
+        counts: dict[str, Counter[str]] = {}
+        for row in found:
+            if row.framework == name:
+                counts.setdefault(row.way, Counter()).update(row.counts)
+        numbers = [way[verdict] for way in counts.values() for verdict in (EQUAL, DIFFERENT)]
+        lines.append((name, *map(str, (sum(next(iter(counts.values())).values()), *numbers))))
+    return lines
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    marked = [lines[0], ("---",) * len(lines[0]), *lines[1:]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in marked)
 
 
 def _render(name: str, **values: Any) -> str:
