@@ -145,7 +145,9 @@ class AuditOptions:
 
 @click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=StoredFile())
-@family_option("The model folder whose chat template and tokenizer render the messages.", required=True)
+@family_option(
+    "The model folder, or GGUF file, whose chat template and tokenizer render the messages.", required=True
+)
 @click.option(
     "--template",
     help="The chat template: a name in the model folder, or a .jinja file. Default: the folder's default.",

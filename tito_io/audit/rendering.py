@@ -28,7 +28,7 @@ class AuditRendering:
     """What to render with. Unlike a loaded family it can be pickled.
 
     Attributes:
-        family: The model folder.
+        family: The model folder, or a GGUF file.
         template: The name of one of its templates, or a file; None for its default.
         tools: Tools of calls that do not store theirs.
         template_args: Template arguments of calls that do not store theirs.
@@ -44,9 +44,10 @@ class AuditRendering:
     rendered_as: str = "transformers"
 
     def load(self) -> FamilyRenderer:
-        """Load the model folder; raises `FolderError` that says what is wrong with it."""
+        """Load the model folder or file; raises `FolderError` that says what is wrong with it."""
         clock = None if self.date is None else partial(copy, self.date)  # unlike a lambda it can be pickled
-        family = Family.load(self.family, template=self.template, clock=clock)
+        load = Family.of_gguf if self.family.is_file() else Family.load
+        family = load(self.family, template=self.template, clock=clock)
         return FamilyRenderer(family.rendered_as(self.rendered_as), self)
 
 

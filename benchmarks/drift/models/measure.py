@@ -13,8 +13,7 @@ from tito_core.drift.diff import Packed, find_hunks, packed
 from tito_core.drift.renderer import Renderer
 from tito_core.samples import Forest, StoredCall
 from tito_core.samples.trie import common_length
-from tito_io.audit.rendering import AuditRendering, FamilyRenderer, named_engine
-from tito_io.cli.options import load_family
+from tito_io.audit.rendering import AuditRendering, named_engine
 from tito_io.samples.conversation import Problem
 from tito_io.samples.read import StoredConversation, conversations
 
@@ -129,10 +128,9 @@ def stored(folder: ModelFolder) -> Iterator[StoredConversation | Problem]:
 def measured(folder: ModelFolder, found: Iterable[StoredConversation | Problem], into: Measurement) -> None:
     """Count conversations with the model's own tokenizer and template."""
     settings = folder.settings
-    family = load_family(settings.source, fast=False, check_every=0)
     engines = [named_engine(path) for path in folder.finished()[:1]]
     rendering = AuditRendering(family=settings.source, rendered_as=[*engines, "transformers"][0])
-    renderer = FamilyRenderer(family.rendered_as(rendering.rendered_as), rendering)
+    renderer = rendering.load()
     for one in found:
         if isinstance(one, Problem):
             into.problems.append(f"{settings.model}: {one}")

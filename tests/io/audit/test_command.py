@@ -12,8 +12,10 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.gguf_file import write_gguf
 from tests.interrupts import interrupt, wait_for_input
 from tests.io.audit.audited import KEEPING, family_folder, replace
+from tests.io.families.gguf.test_family_of_gguf import SPACED
 from tests.io.samples.terminal import on_terminal, tito
 from tito_core import Step, render_key
 from tito_core.drift.breaks import Cause
@@ -319,3 +321,10 @@ def test_an_interrupted_audit_says_what_was_done(wild: Path, folder: Path) -> No
     done, interrupted = errors.decode().splitlines()
     assert interrupted == "tito: interrupted"
     assert re.fullmatch(r"tito: /dev/stdin: .* read: 2 conversations audited, \d+ breaks found", done)
+
+
+def test_a_gguf_file_renders_the_messages(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.jsonl"
+    calls.write_text('{"session_id": "a", "records": []}\n')
+    result = run(calls, write_gguf(tmp_path / "m.gguf", SPACED))
+    assert "nothing could be compared: 0 conversations" in result.stdout
