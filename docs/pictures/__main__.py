@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
     help="Where to write; beside this program by default.",
 )
 def main(names: tuple[str, ...], folder: Path) -> None:
-    """Draw pictures of the documentation from a real run of the embedded engine."""
+    """Draw pictures of the documentation: of a real run of the embedded engine, and of a training."""
     for name in names or sorted(PICTURES):
         (folder / f"{name}.svg").write_text(PICTURES[name]().svg(), encoding="utf-8")
         click.echo(f"{name}.svg")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 
 from tito_core import Origin
 from tito_core.samples import Forest, make_rows
@@ -13,6 +15,9 @@ from .drawing import GAP, HEIGHT, LETTER, MARGIN, Box, Picture, width_of, wrappe
 from .rollout import QUESTIONS, spelled, turns, user
 
 WIDEST = 900.0
+TUTORIALS = Path(__file__).parent.parent / "tutorials"
+RUNS = {1: "sampled", 2: "environment"}
+"""The runs of the tutorial that trains a model: their seeds, and their styles."""
 STYLES = {
     Origin.PROMPT: "plain",
     Origin.SAMPLED: "sampled",
@@ -135,11 +140,42 @@ def branch() -> Picture:
     return picture
 
 
+def training() -> Picture:
+    """Draw the mean reward of each update, as the tutorial's code wrote it."""
+    picture = Picture("Mean reward by update, of two runs")
+    left, top, across, height = MARGIN + 40, MARGIN + 20, 24, 200
+    runs = {seed: _rewards(TUTORIALS / f"rewards-{seed}.csv") for seed in RUNS}
+    longest = max(map(len, runs.values()))
+    picture.text(MARGIN, MARGIN + 4, "mean reward", "title")
+    for share in (0.0, 0.5, 1.0):
+        y = top + height * (1 - share)
+        picture.text(MARGIN, y + 4, f"{share:.1f}", "soft")
+        picture.line((left, y), (left + across * longest, y))
+    for update in (1, *range(5, longest + 1, 5)):
+        picture.text(left + across * (update - 0.5) - 4, top + height + 20, str(update), "soft")
+    for seed, rewards in runs.items():
+        places = [(left + across * (at + 0.5), top + height * (1 - one)) for at, one in enumerate(rewards)]
+        picture.line(*places)
+        for x, y in places:
+            picture.rectangle(x - 4, y - 4, 8, 8, RUNS[seed])
+    x = picture.text(left, top + height + 44, "update", "title") + 24
+    for seed, style in RUNS.items():
+        picture.rectangle(x, top + height + 35, 8, 8, style)
+        x = picture.text(x + 16, top + height + 44, f"seed {seed}") + 24
+    return picture
+
+
+def _rewards(path: Path) -> list[float]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [float(row["reward"]) for row in csv.DictReader(file)]
+
+
 PICTURES: Mapping[str, Callable[[], Picture]] = {
     "branch": branch,
     "bridge": bridge,
     "drift": drift,
     "seam": seam,
+    "training": training,
     "turn": turn,
 }
 
