@@ -14,7 +14,7 @@ from tests.fuzz.targets import TARGETS
 
 CHANGES = 8
 """How many changes of each seed are tried here. A fuzzer tries thousands a second."""
-BYTES = 60_000
+BYTES = 64_000
 """The most bytes of all seeds together."""
 
 

@@ -143,7 +143,7 @@ async def test_a_session_that_nobody_opened_is_not_opened_by_its_id() -> None:
     assert answer.json() == {"error": error}
 
 
-@pytest.mark.parametrize("key", ["d74bf6ad858b014d366b2725311d3182", "unknown"])
+@pytest.mark.parametrize("key", ["d74bf6ad858b014d366b2725311d3182", "another"])
 async def test_an_unknown_key_without_a_session_is_an_unknown_key(
     key: str, caplog: pytest.LogCaptureFixture
 ) -> None:

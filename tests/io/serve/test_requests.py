@@ -588,7 +588,7 @@ async def test_headers_may_be_just_as_long_as_the_limit(most: int, status: int) 
     assert sent[0]["status"] == status
     if status == 431:
         said = "the headers have 20 bytes, and at most 19 are read"
-        assert orjson.loads(sent[1]["body"]) == {"error": said}
+        assert orjson.loads(sent[1]["body"]) == {"error": said, "code": "limit_reached"}
 
 
 async def test_all_parts_are_closed_at_the_end() -> None:
