@@ -204,6 +204,7 @@ def test_options_that_are_not_given_have_these_values() -> None:
         "columns": "tito",
         "target": None,
         "expand": False,
+        "redact": None,
         "ray": None,
         "as_json": False,
         "rows": "leaf",
