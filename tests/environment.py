@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 Say = Callable[[str], None]
-"""Tells whoever waits how far things are."""
+"""Says how far things are, to the person who waits."""
 
 MISSING = """
 import sys

@@ -79,7 +79,7 @@ class Served:
     Attributes:
         file: Its GGUF file.
         family: The file's tokenizer and template.
-        say: Tells whoever waits.
+        say: Says how far things are.
     """
 
     file: Path

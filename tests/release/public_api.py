@@ -96,7 +96,7 @@ def described(name: str, value: Any) -> Iterator[tuple[str, str]]:
 def _members(name: str, kind: type) -> Iterator[tuple[str, str]]:
     """Yield the fields, methods and properties of a class that the project defines.
 
-    How sequences share their parts is none of a caller's business, and may change.
+    How sequences share their parts may change: no caller needs it.
     """
     # As the classes write them: what attrs keeps may have been resolved by whoever used the class before.
     written = [vars(base).get("__annotations__", {}) for base in reversed(kind.__mro__)]

@@ -330,20 +330,20 @@ async def test_a_wrong_base_url_or_session_is_told_to_clients(
         ("DELETE", "/sessions/{}/samples", "GET, HEAD, POST"),
     ],
 )
-async def test_a_wrong_method_is_told_with_the_right_ones(
+async def test_a_wrong_method_is_refused_with_the_right_ones(
     method: str, path: str, allowed: str, talk: Talk
 ) -> None:
     asked = path.format(talk.name)
     answer = await talk.http.request(method, asked)
-    told = await talk.http.request(method, asked, headers={"anthropic-version": "2023-06-01"})
+    of_anthropic = await talk.http.request(method, asked, headers={"anthropic-version": "2023-06-01"})
     said = f"{method} {asked}: this route takes {allowed}"
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
     kind, code = "invalid_request_error", "method_not_allowed"
     if "/v1/" in path:
         assert answer.json() == {"error": {"message": said, "type": kind, "param": None, "code": code}}
-        assert (told.json()["error"]["message"], told.json()["type"]) == (said, "error")
+        assert (of_anthropic.json()["error"]["message"], of_anthropic.json()["type"]) == (said, "error")
     else:  # a route of the gateway's own has one form, whoever asks
-        assert answer.json() == told.json() == {"error": said, "code": code}
+        assert answer.json() == of_anthropic.json() == {"error": said, "code": code}
 
 
 async def test_anthropic_s_client_counts_ids(talk: Talk) -> None:

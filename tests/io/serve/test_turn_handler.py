@@ -268,7 +268,9 @@ async def test_a_connection_that_breaks_under_the_last_byte_takes_the_turn_back(
 @pytest.mark.parametrize(
     ("error", "code"), [(StoreError("disk"), b"store_failed"), (FencedError("late"), b"session_moved")]
 )
-async def test_a_turn_that_cannot_be_stored_is_not_told(stream: bool, error: StoreError, code: bytes) -> None:
+async def test_a_turn_that_cannot_be_stored_is_no_answer(
+    stream: bool, error: StoreError, code: bytes
+) -> None:
     one = Client()
     gateway = scripted_gateway(Scripted(), Watched(before={"put": failing(error)}))
     assert await served_to(one, gateway, stream=stream) == 0
