@@ -26,7 +26,7 @@ def picture(found: Sequence[Row]) -> str:
 
 def markdown(found: Sequence[Row], causes: Sequence[str]) -> str:
     """Return Markdown: a table of frameworks, one of all rows, and the causes as a list."""
-    lines = [("framework", "way", "turns", *VERDICTS, "renders", "ms")]
+    lines: list[tuple[str, ...]] = [("framework", "way", "turns", *VERDICTS, "renders", "ms")]
     for row in found:
         counts = (str(row.counts[verdict] or "") for verdict in VERDICTS)
         numbers = (f"{row.renders:.0f}", f"{row.milliseconds:.1f}")
@@ -37,7 +37,8 @@ def markdown(found: Sequence[Row], causes: Sequence[str]) -> str:
 
 def summary(found: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return a line for each framework: how many next prompts are equal and different, each way."""
-    lines = [("framework", "turns", "equal", "different", "equal with tito", "different with tito")]
+    headings = ("framework", "turns", "equal", "different", "equal with tito", "different with tito")
+    lines: list[tuple[str, ...]] = [headings]
     for name in dict.fromkeys(row.framework for row in found):
         counts: dict[str, Counter[str]] = {}
         for row in found:
