@@ -8,8 +8,8 @@ from datetime import date
 from pathlib import Path
 
 import attrs
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from benchmarks.templating import environment
 from tito_io.conform.judge import Judged, Verdict
 from tito_io.conform.report import Report
 from tito_io.conform.scenario import VERSION
@@ -38,15 +38,8 @@ class Result:
 
 def markdown(results: Sequence[Result], day: date) -> str:
     """Return the page."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=False,  # noqa: S701  # Markdown, of the project's own texts
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("page.md.jinja").render(
+    pages = environment(Path(__file__).parent, keep_trailing_newline=True)
+    return pages.get_template("page.md.jinja").render(
         results=results,
         table=list(_table(results)),
         count=len(results[0].report.judged),

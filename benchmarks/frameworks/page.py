@@ -8,10 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-import tito_io
 from benchmarks.frameworks.answers import DIFFERENT, EQUAL, VERDICTS, Row
+from benchmarks.templating import environment
 
 
 def page(found: Sequence[Row], causes: Sequence[str], day: date) -> str:
@@ -55,11 +53,4 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _render(name: str, **values: Any) -> str:
-    environment = Environment(
-        loader=FileSystemLoader([Path(__file__).parent, Path(tito_io.__file__).parent]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name).render(values)
+    return environment(Path(__file__).parent).get_template(name).render(values)

@@ -9,9 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import attrs
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-import tito_io
 from benchmarks.templates.corpus import PACKAGE
 from benchmarks.templates.report import (
     JUDGED,
@@ -26,6 +24,7 @@ from benchmarks.templates.report import (
 )
 from benchmarks.templates.shapes import LATER, NEXT, RESULTS, SHAPES
 from benchmarks.templates.verdict import EXACT, WAYS, Judged, Rendered
+from benchmarks.templating import environment
 from tito_io.pages import printable
 
 LONGEST, CHANGES = 160, 6
@@ -59,16 +58,11 @@ class Line:
 def page(found: Sequence[Judged], day: date) -> str:
     """Return the page of what was judged on a `day`."""
     lines = [line(place, template) for place, template in enumerate(found)]
-    environment = Environment(
-        loader=FileSystemLoader([Path(__file__).parent, Path(tito_io.__file__).parent]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    pages = environment(
+        Path(__file__).parent, finalize=lambda value: printable(value) if type(value) is str else value
     )
     counted = counts(found)
-    return environment.get_template("page.html.jinja").render(
+    return pages.get_template("page.html.jinja").render(
         day=day,
         versions=[f"{name} {version(name)}" for name in ("tito-kernel", PACKAGE)],
         orders=orders(lines),

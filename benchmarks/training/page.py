@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import jinja2
+
+from benchmarks.templating import environment
 
 from . import game
 from .picture import draw, panel
@@ -152,8 +153,7 @@ def write_page(folder: Path, page: Path) -> Iterator[str]:
     data = page.with_name(f"{page.stem}.csv")
     write_data(data, runs)
     yield str(data)
-    template = (Path(__file__).parent / "page.md.jinja").read_text("utf-8")
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)  # noqa: S701  # Markdown
+    template = environment(Path(__file__).parent, keep_trailing_newline=True).get_template("page.md.jinja")
     given: dict[str, Any] = {
         "sections": parts,
         "tables": {
@@ -174,7 +174,7 @@ def write_page(folder: Path, page: Path) -> Iterator[str]:
         "plans": PLANS,
         "stem": page.stem,
     }
-    page.write_text(environment.from_string(template).render(given) + "\n", "utf-8")
+    page.write_text(template.render(given), "utf-8")
     yield str(page)
 
 

@@ -7,7 +7,8 @@ from math import log10
 from pathlib import Path
 
 import attrs
-import jinja2
+
+from benchmarks.templating import environment
 
 from .results import Estimate, Result
 
@@ -79,9 +80,8 @@ def panel(title: str, place: int, arms: Mapping[str, Sequence[Result]], name: st
 
 def draw(path: Path, title: str, panels: Sequence[Panel], arms: Sequence[str]) -> None:
     """Write the panels, two in a row, and the names of the arms."""
-    template = (Path(__file__).parent / "curves.svg.jinja").read_text("utf-8")
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
-    text = environment.from_string(template).render(
+    template = environment(Path(__file__).parent, keep_trailing_newline=True).get_template("curves.svg.jinja")
+    text = template.render(
         title=title,
         panels=panels,
         arms=arms,
@@ -89,4 +89,4 @@ def draw(path: Path, title: str, panels: Sequence[Panel], arms: Sequence[str]) -
         height=TOP + -(-len(panels) // 2) * (HEIGHT + 64) - 8,
         panel={"width": WIDTH, "height": HEIGHT},
     )
-    path.write_text(text + "\n", "utf-8")
+    path.write_text(text, "utf-8")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from benchmarks.intervals import wilson
+from benchmarks.templating import environment
 from tito_core.drift.breaks import Cause
 
 from .counts import CAUSES, Counts, summed, to_csv, where
@@ -212,7 +212,9 @@ def written(counts: Counts) -> dict[str, str]:
         "most": max((row.changed() for row in rows), default=0) or 1,
     }
     files = (PAGE, BY_TURN, BY_CAUSE)
-    pages = {name: _environment().get_template(f"{name}.jinja").render(values) for name in files}
+    templates = environment(Path(__file__).parent, keep_trailing_newline=True)
+    templates.globals.update(changed=changed, drifted=drifted, percent=percent, per=per)
+    pages = {name: templates.get_template(f"{name}.jinja").render(values) for name in files}
     return pages | {DATA: to_csv(counts)}
 
 
@@ -223,16 +225,3 @@ def _by_messages(rows: Sequence[Row]) -> dict[str, int]:
         "by_messages": sum(counted["by_messages"] for counted in later),
         "later": sum(counted["conversations"] for counted in later),
     }
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=select_autoescape(["svg.jinja"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals.update(changed=changed, drifted=drifted, percent=percent, per=per)
-    return environment
