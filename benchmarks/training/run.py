@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,9 @@ from typing import Any
 import attrs
 import torch
 
+from tito_core.drift.diff import packed
+from tito_core.samples.trie import common_length
+from tito_io.atomic_write import replaced, write_atomically
 from tito_io.client import TokenClient
 from tito_io.engines.in_process import TransformersModel
 from tito_io.families import Family
@@ -48,8 +50,8 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
 
 def save(path: Path, state: Any) -> None:
     """Write a checkpoint as a whole."""
-    torch.save(state, path.with_suffix(".new"))
-    os.replace(path.with_suffix(".new"), path)  # noqa: PTH105  # atomic, as documented
+    with replaced(path) as (file, _):
+        torch.save(state, file)
 
 
 @attrs.frozen(kw_only=True)
@@ -179,8 +181,7 @@ class Run:
     def _write(self, lines: Sequence[dict[str, Any]]) -> None:
         file = self.path / "updates.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.with_suffix(".new").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        os.replace(file.with_suffix(".new"), file)  # noqa: PTH105  # atomic, as documented
+        write_atomically(file, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def own_weights(model: Any) -> dict[str, Any]:
@@ -224,19 +225,7 @@ def prompts(games: Sequence[Rollout], *, exact: bool) -> dict[str, float]:
     for game in games:
         total += sum(len(step.prompt_ids) for step in game.steps)
         for before, after in pairwise(game.steps):
-            same = common(before.ids.tolist(), after.prompt_ids.tolist())
+            same = common_length(packed(before.ids.tolist()), packed(after.prompt_ids.tolist()))
             cached += same
             kept += same if exact and same == len(before.ids) else 0
     return {"prompt_ids": float(total), "cached_ids": float(cached), "encoded_ids": float(total - kept)}
-
-
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two sequences begin with.
-
-    >>> common([1, 2, 3], [1, 2, 4, 5])
-    2
-    """
-    pairs = zip(one, other, strict=False)
-    return next(
-        (place for place, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other))
-    )
