@@ -17,6 +17,14 @@ def test_the_text_of_a_fault_occurs_once(fault: Fault) -> None:
     assert (ROOT / fault.package / fault.file).read_text().count(fault.right) == 1
 
 
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
+def test_async_tests_of_a_fault_have_their_plugin(fault: Fault) -> None:
+    """Without it they are not run, or fail with every fault and without one."""
+    files = [ROOT / suite.partition("::")[0] for suite in fault.suites if ".py" in suite]
+    if any("mark.anyio" in file.read_text(encoding="utf-8") for file in files):
+        assert "anyio.pytest_plugin" in fault.plugins
+
+
 @pytest.mark.parametrize(("wrong", "failed"), [(True, ["tests/core/test_it.py::test_it"]), (False, [])])
 def test_a_test_that_fails_is_named(*, wrong: bool, failed: list[str]) -> None:
     """One that fails without any fault shows none."""
