@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from fnmatch import fnmatch
+from functools import cache
 
 import pytest
 
@@ -72,6 +73,7 @@ LEFT_OUT = {
 """What a plain run leaves out, beside tests marked `whole`: patterns of paths, and what each tries."""
 
 
+@cache  # asked once a test, and a file has hundreds
 def is_left_out(path: str) -> bool:
     """Return whether a plain run leaves out a file or folder.
 
