@@ -1,6 +1,6 @@
 """Token in, token out: the pure kernel.
 
-Every id that a model sampled comes back unchanged, or nothing comes back.
+Build the ids of the next prompt from a trajectory: every sampled id stays unchanged, or tito refuses.
 
 The names below are the kernel. Everything else is imported from its own place: `tito_core.data` (values as
 plain data), `tito_core.normalization`, `tito_core.seams` (what a chat template writes between turns),

@@ -183,9 +183,9 @@ class Bridge(BridgeQuestions[TokenizeFn]):
     ) -> Extension | Refusal:
         """Return the next prompt: `ids`, then what the template writes for `new_messages`.
 
-        A turn or a history that is not given is not guessed: the answer must be the same for all that are
-        tried. Giving them saves questions and refusals. It changes an answer only where the template looks at
-        something that is not tried (see docs/limits.md), such as a word in the history.
+        Without a turn or a history several are tried, and if they disagree, the answer is a refusal. Giving
+        them saves questions and refusals. It changes an answer only if the template looks at something that
+        is not tried (see docs/limits.md), such as a word in the history.
 
         Args:
             ids: Ids of the last prompt and of its completion.

@@ -67,7 +67,7 @@ def pieces_in(
 ) -> list[tuple[int, ...]]:
     """Return the ids of each medium in `expanded` ids, where an engine does not say its range.
 
-    `media` are the ranges in the `collapsed` ids. What stands between two media must be found again, and at
+    `media` are the ranges in the `collapsed` ids. The ids between two media must be found again, and at
     one place only: a medium's ids are a run of its placeholder's only id.
 
     Raises:

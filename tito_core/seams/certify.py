@@ -53,7 +53,7 @@ UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 @attrs.define
 class RenderCount:
-    """Counts the renders that a certificate rests on."""
+    """Counts the renders of a certificate."""
 
     renders: int = 0
 
@@ -263,7 +263,7 @@ def _shown(
 def joined(recipes: Sequence[Recipe]) -> Recipe | None:
     """Return one recipe in place of all, None if they differ.
 
-    What stands between the text and the close may differ if the close is recognized by itself.
+    The ids between the text and the close may differ if the close is recognized by itself.
     """
     first = recipes[0]
     mark = first.mark

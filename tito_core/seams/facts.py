@@ -167,7 +167,7 @@ def _openers(suffix: tuple[int, ...]) -> Questions[dict[str, tuple[int, ...]]]:
 
 
 def _opener(role: str, suffix: tuple[int, ...]) -> Questions[tuple[int, ...] | None]:
-    """Return what stands between a turn's close and the next message's text; None if it is rejected.
+    """Return the ids between a turn's close and the next message's text; None if it is rejected.
 
     After a tool call the rest of the call comes before the close. Without a close its end is unknown.
     """

@@ -69,7 +69,7 @@ def spans_questions(proof: Proof) -> Questions[tuple[MessageSpan, ...] | Refusal
     """Ask for the spans of the new messages in the tail of `proof`: twice per message, short but for one.
 
     The result is a refusal where the template mixes the contents, or writes one outside of its message. A
-    content that is written twice in its message is one content with what stands between.
+    content that is written twice in its message is one content, with the ids between.
     """
     spans = _spans(proof)
     return (yield from relayed(spans, in_parts) if proof.parts else spans)

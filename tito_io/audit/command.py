@@ -48,8 +48,8 @@ GROUPS = {
     "line": "each line by itself",
 }
 FAIL_ON = {
-    "breaks": "a prompt that was sent as messages has other ids than were used",
-    "hypothetical": "also where a prompt that was sent as ids would have had other ones",
+    "breaks": "a prompt sent as messages differs from the ids in use",
+    "hypothetical": "also a prompt sent as ids that would differ as messages",
 }
 TOPICS = {
     "Rendering": "template as tools template-arg date",
@@ -83,18 +83,18 @@ Rates. Each has this name in the table and on the page, and with _rate in the JS
 
 \b
 Causes. A break counts under the first one that holds; the others are shown as `also`.
-  media        an image, or another medium, differs: another one, another number of ids, or
-               another place
+  media        an image, or another medium, differs in content, number of ids or place
   rendering    the first prompt, or one sent as messages, is not this family's rendering
-  tools        rendering with the tools and arguments of the turn before undoes it
-  edited       the messages of the turn before undo it: the harness edited history
+  tools        the break disappears with the tools and arguments of the turn before
+  edited       the break disappears with the messages of the turn before: the harness edited
+               history
   truncated    a turn that was cut short gets a close, or more, that it never sampled
   seam         the close or the stop differs, and nothing before it
   thinking     the message has its reasoning, the rendering does not
   whitespace   only white space differs
-  parse        sending the turn as its sampled text undoes it: the parser lost or changed tool
+  parse        the break disappears if the raw text is sent: the parser lost or changed tool
                calls, reasoning or content
-  rewritten    the sampled text does not undo it: the template writes history differently
+  rewritten    the break remains if the raw text is sent: the template writes history differently
   retokenized  the same text, other ids
   unknown      no rule applies
 """
@@ -184,7 +184,7 @@ class AuditOptions:
     "--id",
     "id_field",
     metavar="FIELD",
-    help="The field with a line's conversation id; dots go into objects, as in meta.session. Default: the "
+    help="The field with a line's conversation id; dots lead into objects, as in meta.session. Default: the "
     "field of the format.",
 )
 @max_line_option
@@ -207,7 +207,7 @@ class AuditOptions:
     type=click.Choice(list(FAIL_ON)),
     default="breaks",
     show_default=True,
-    help=f"What ends with status 1. {choices(FAIL_ON)}",
+    help=f"Which breaks end with status 1. {choices(FAIL_ON)}",
 )
 @click.option(
     "--ray",

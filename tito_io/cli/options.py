@@ -289,8 +289,8 @@ sampling_masks = click.option(
 )
 ON_ABORT = {
     "raise": "end with an error",
-    "resume": "go on from the ids that were sampled",
-    "return": "a turn that was cut short",
+    "resume": "continue from the sampled ids",
+    "return": "return it as cut short",
 }
 """What is done about turns that an engine aborts."""
 

@@ -30,7 +30,7 @@ Render = Callable[..., Awaitable[Sequence[int]]]
 NAMES, WORDS = ("consult_almanac", "consult_atlas"), ("tidewater", "moorland")
 """Functions that no real turn calls, and the arguments that they are called with."""
 LINES: Format = {"type": "regex", "pattern": "\\n{0,2}"}
-"""What stands between reasoning and the answer."""
+"""The line breaks between reasoning and the answer."""
 TEXT_BEFORE_CALLS: Format = {"type": "any_text", "excludes": [CALL]}
 """Any text in which no call begins; reasoning may be part of it.
 
@@ -46,9 +46,9 @@ class CallForm:
     """The text around a tool call's name and its arguments.
 
     Attributes:
-        begin: What stands before the name.
-        middle: What stands between the name and the arguments.
-        end: What stands after the arguments.
+        begin: The text before the name.
+        middle: The text between the name and the arguments.
+        end: The text after the arguments.
         between: The white space between two calls.
     """
 

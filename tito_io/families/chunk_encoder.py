@@ -34,9 +34,9 @@ class EncodedText:
 class ChunkEncoder:
     """Encodes as its tokenizer does, and each piece of text once.
 
-    The library looks for added tokens before it does anything else, and encodes what stands between them
-    separately. So a text may be cut before such a token. It is not cut behind one, because what begins a text
-    may be encoded in another way.
+    The library first looks for added tokens, and encodes the text between them separately. So a text may be
+    cut before such a token. It is not cut behind one, because what begins a text may be encoded in another
+    way.
 
     Attributes:
         tokenizer: The tokenizer. It must not change.

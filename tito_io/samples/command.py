@@ -37,7 +37,7 @@ from .trainer_columns import COLUMNS
 
 SOME_UNREAD = 1
 REDACTED = {
-    "texts": "ids stay, and spell the texts with the model's tokenizer",
+    "texts": "ids stay, and the model's tokenizer decodes them to the texts",
     "ids": "ids are numbered, too; equal ids stay equal",
 }
 """What `--redact` replaces."""
@@ -122,7 +122,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file that rows are written to; none is written without a row. .jsonl: one JSON object per "
+    help="The file for the rows; without a row no file is written. .jsonl: one JSON object per "
     "line. .parquet: for Hugging Face datasets. .safetensors: Miles' samples reply. Default: JSON lines on "
     "standard output.",
 )
@@ -144,7 +144,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "--id",
     "id_field",
     metavar="FIELD",
-    help="The field with a line's conversation id; dots go into objects, as in meta.session. "
+    help="The field with a line's conversation id; dots lead into objects, as in meta.session. "
     f"Default: the first field present of {', '.join(ID_FIELDS)}.",
 )
 @max_line_option

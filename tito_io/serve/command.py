@@ -41,7 +41,7 @@ TOPICS = {
     "The engine": "api-key vocab-size timeout fast seed check-every on-abort on-other-text sampling-masks",
     "llama.cpp's server, started by --gguf": "context slots threads gpu-layers precise",
     "Sessions and clients": "durable share-keys trusted-host wire one-sample fetch-images",
-    "What is the same history, and what follows a turn": "forgive strip-system ignore special-tokens "
+    "How history is matched, and what follows a turn": "forgive strip-system ignore special-tokens "
     "truncated odd-stop tools-when-tool-choice-none",
     "Logs": "log-level access-log spans",
     "Limits": "drain max-body max-containers max-scalars max-messages max-turns max-nodes max-tokens "
@@ -73,16 +73,16 @@ FORGIVE = {
     "default": "all of these that are not off by default",
     "none": "ignore nothing",
 }
-SPECIAL_TOKENS = {"text": "read it as its letters", "keep": "read it as the token"}
+SPECIAL_TOKENS = {"text": "as plain letters", "keep": "as the special token"}
 OTHER_TEXT = {"notice": "count and log it", "raise": "an error; the turn is not kept"}
-FORBIDDEN_TOOLS = {"keep": "show them all the same", "exclude": "leave them out"}
+FORBIDDEN_TOOLS = {"keep": "show them", "exclude": "leave them out"}
 SPANS = {
     "off": "none",
     "turns": "one for each turn",
     "ids": "with the ids that each turn adds",
 }
 WIRES = {
-    "later": "fields only where asked for",
+    "later": "fields only on request",
     "older": "meta_info in every answer, errors as Miles has them",
 }
 LIMIT_OPTIONS = (
@@ -92,7 +92,7 @@ LIMIT_OPTIONS = (
     (
         "--max-messages",
         "messages",
-        "Most messages in a request, one of several parts counted as so many; more get status 429.",
+        "Most messages in a request, each part of one counted as a message; more get status 429.",
     ),
     ("--max-turns", "turns", "Most assistant messages in one prompt; more get status 429."),
     ("--max-nodes", "nodes", "Most turns of a session, all branches together; more get status 429."),
@@ -242,8 +242,8 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
 @shared.vocab_size
 @shared.timeout
 @shared.family_option(
-    "Model folder, or GGUF file. With it, prompts are rendered here, spelled special tokens are read as "
-    "text, and pages show texts of ids. Default: the embedded engine has its own; others have none."
+    "Model folder, or GGUF file. With it, prompts are rendered here, special-token text is read as plain "
+    "letters, and pages show texts of ids. Default: the embedded engine has its own; others have none."
 )
 @shared.fast
 @shared.seed
@@ -300,7 +300,7 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
 @_choice(
     "--special-tokens",
     SPECIAL_TOKENS,
-    "What happens where users or tools spell a special token; needs --family, or the embedded engine.",
+    "How special-token text of users or tools is read; needs --family, or the embedded engine.",
     "Default: text; where neither is given, the engine decides.",
 )
 @truncated

@@ -35,7 +35,7 @@ NOTHING_ADDED: Mapping[str, Any] = {
     "replaced_stop": None,
     "kept_stop": None,
 }
-"""What stands between a turn and what it goes on with."""
+"""The ids that a continuation adds after a turn: none."""
 
 
 @attrs.frozen
