@@ -1,4 +1,4 @@
-"""Token in, token out: the pure kernel.
+"""Keep the token ids of a conversation over its turns (token in, token out): the pure kernel.
 
 Every id that a model sampled comes back unchanged, or nothing comes back.
 

@@ -1,4 +1,4 @@
-"""Find the step that a prompt continues, before anything is asked."""
+"""Find the step that a prompt continues, without rendering or tokenizing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller may choose. The defaults are strict and lose nothing that was sampled."""
+"""Policies: the choices of a caller. The defaults are strict and lose no sampled id."""
 
 from __future__ import annotations
 

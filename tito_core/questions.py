@@ -150,7 +150,7 @@ def _checked_answer(ids: object) -> tuple[int, ...]:
 
 @attrs.frozen
 class Done(Generic[T]):
-    """The result of a computation that asks nothing more.
+    """The result of a computation without further questions.
 
     Attributes:
         value: The result.

@@ -1,4 +1,4 @@
-"""Every id that a model sampled comes back unchanged, or nothing comes back."""
+"""Build the ids of the next prompt from a trajectory: sampled ids stay unchanged, or it is refused."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def counted(report: Path, asked: Iterable[str]) -> tuple[int, tuple[str, ...], d
 
 HEAD = """# What was tried with real programs
 
-`python -m tests.everything` runs the tests of each engine, framework, agent and deployment, one after another,
-with pinned versions, and writes this page. It continues after a failure, and resumes after a stop.
+`python -m tests.everything` runs the tests of each engine, framework, agent and deployment, one after
+another, with pinned versions, and writes this page. It continues after a failure, and resumes after a stop.
 
 | what | versions | passed | failed | skipped | date | commit |
 |---|---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""Where a difference lies: which calls wrote the ids, and in which part of a turn it begins."""
+"""Locate a difference: the calls that wrote the ids, and the part of a turn in which it begins."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ UNTAKEN = Refusal(Reason.UNPROVEN_TAIL, "too few histories are taken")
 
 @attrs.define
 class RenderCount:
-    """Counts the renders that a certificate rests on."""
+    """Count the renders of a certificate."""
 
     renders: int = 0
 

@@ -1,4 +1,4 @@
-"""Stand-in histories: short conversations in place of what stands before the turn.
+"""Stand-in histories: short conversations that replace the messages before a turn.
 
 A history is written in several styles, because templates reject what they do not know: a system text,
 arguments as text, reasoning beside calls. The first that the template takes counts.

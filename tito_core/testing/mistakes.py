@@ -1,4 +1,4 @@
-"""What is usually the cause of wrong ids, a wrong mask or wrong log-probabilities."""
+"""Name the usual cause of wrong ids, a wrong mask or wrong log-probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 6
 
 
 class Mistake(Enum):
-    """What usually causes a difference."""
+    """The usual causes of a difference."""
 
     REFUSED = auto()
     """There are no ids: the code refused to make a prompt."""

@@ -1,4 +1,4 @@
-"""What is known of the renderings that clients use, and how to ask for it where tools are long.
+"""Certify the renderings that clients use, with shorter tools if the tools are long.
 
 A certificate takes some twenty renders of short conversations, each with all tools. Where it is shown that
 the tools' texts change nothing but a part of the opening, these renders have their names and few words of

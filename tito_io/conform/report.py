@@ -1,4 +1,4 @@
-"""What a program made of the vectors: as a table, as JSON, and as a page."""
+"""Report a program's answers to the vectors: as a table, as JSON, and as a page."""
 
 from __future__ import annotations
 

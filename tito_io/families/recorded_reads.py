@@ -1,4 +1,4 @@
-"""Record which keys of messages a template reads, so that what it cannot tell apart is rendered once."""
+"""Record which keys of messages a template reads, to render equal prompts once."""
 
 from __future__ import annotations
 

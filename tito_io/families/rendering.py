@@ -1,4 +1,4 @@
-"""Renderings: a chat template with tools and arguments fixed, and what was learned by asking each one."""
+"""Renderings: a chat template with fixed tools and arguments, and the facts learned about each one."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class FamilyRendering(Generic[F]):
 
 
 class RenderingFamily(ABC, Generic[F]):
-    """What families of folders and of tokenizers have in common: everything asked once per rendering."""
+    """The common part of families of folders and of tokenizers: everything asked once per rendering."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""How many connections of clients may be open, as the limit of open files allows."""
+"""Bound the open connections of clients by the limit of open files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Toys that write after a turn what depends on more than the turn and the new messages."""
+"""Toys whose text after a turn depends on more than the turn and the new messages."""
 
 from __future__ import annotations
 

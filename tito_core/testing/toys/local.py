@@ -1,4 +1,4 @@
-"""Toys that write after a turn what depends on the turn and the new messages alone."""
+"""Toys whose text after a turn depends only on the turn and the new messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From Dynamo's answers to replies; every invariant is checked on the way.
+"""Turn Dynamo's answers into replies, and check every invariant.
 
 Ids stand in `nvext`, beside the OpenAI answer. The frontend writes `completion_token_ids` and
 `prompt_token_ids` there, the worker `engine_data`. The frontend's are read: the worker's are missing after a

@@ -1,4 +1,4 @@
-"""What an engine in this process samples, piece by piece, and the reply that the pieces make."""
+"""Collect what an engine in this process samples, piece by piece, and make the reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engines of vLLM's Python objects share: sampling parameters, outputs and limits."""
+"""Shared by the engines of vLLM's Python objects: sampling parameters, outputs and limits."""
 
 from __future__ import annotations
 

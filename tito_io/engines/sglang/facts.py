@@ -1,4 +1,4 @@
-"""What an SGLang server states about itself: version, longest prompt, seeds, vocabulary size.
+"""Read the facts of an SGLang server: version, longest prompt, seeds, vocabulary size.
 
 Nothing here samples. What a server does not state is None; an outage is an error.
 """

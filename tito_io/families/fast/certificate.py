@@ -1,4 +1,4 @@
-"""Certificates of parity: what was encoded by two tokenizers, and whether the ids were the same."""
+"""Certificates of parity: the texts that two tokenizers encoded, and whether the ids were the same."""
 
 from __future__ import annotations
 
