@@ -200,7 +200,7 @@ DEPENDENT_TOYS = (
     ),
     chatml_like(
         "nonce",
-        "before each message stands a number that was never written before",
+        "each message begins with a number that was never written before",
         Turns(before=lambda *_: f"[{next(_nonces)}]"),
         nondeterministic=True,
     ),
