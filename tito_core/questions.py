@@ -25,7 +25,7 @@ WANTED = ("tokenize(messages, *", "rendered(self, messages, since, *, ids")
 
 @attrs.frozen
 class Rendered:
-    """What a template writes, and its ids.
+    """The text that a template writes, and its ids.
 
     Attributes:
         text: The whole text; None where it cannot be had.

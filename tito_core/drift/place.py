@@ -62,7 +62,7 @@ def regions(forest: Forest, name: str, *, completion: bool, down_to: int) -> Ite
 
 @attrs.frozen(kw_only=True)
 class HunkPlace:
-    """Where a hunk lies in the used ids.
+    """The place of a hunk in the used ids.
 
     Attributes:
         region: The first completion that has any of its ids, else the region that it begins in.

@@ -33,7 +33,7 @@ IN_CLOSE = Refusal(
 
 @attrs.frozen
 class Cut:
-    """Where in a seam's tail the turn's own text is over.
+    """The place in a seam's tail where the turn's own text ends.
 
     Attributes:
         place: Index of the first id of the close, or of the next opener where nothing closes the turn.

@@ -70,7 +70,7 @@ STYLES = tuple(Style(*ways) for ways in product((False, True), *[(True, False)] 
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What a stand-in history has, in whatever style it is written.
+    """The content of a stand-in history, in any style.
 
     Attributes:
         role: The role of its last message.

@@ -32,7 +32,7 @@ VERSION = 2
 
 
 class Mode(Enum):
-    """What a tail depends on."""
+    """The part of a conversation on which a tail depends."""
 
     FREE = "only the opening texts and the last user's message: short renders"
     HISTORY = "the whole history: one render of it, of which only the tail is tokenized"
@@ -156,7 +156,7 @@ def _words(words: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """What is known of a chat template with one rendering (tools, template arguments).
+    """The learned facts about a chat template with one rendering (tools, template arguments).
 
     Attributes:
         version: The version of this form.

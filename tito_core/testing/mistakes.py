@@ -114,7 +114,7 @@ USUALLY = {
 
 @attrs.frozen
 class Difference:
-    """Where two sequences differ for the first time.
+    """The first difference of two sequences.
 
     Attributes:
         expected: What must stand there, as ids or as values of a mask.

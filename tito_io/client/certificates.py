@@ -48,7 +48,7 @@ CaseName = tuple[TurnKind, tuple[str, ...]]
 
 @attrs.define
 class KnownRendering:
-    """What is known of one rendering; it grows.
+    """The known facts about one rendering; they grow.
 
     Attributes:
         profile: The template's profile; None until something was asked.
@@ -114,7 +114,7 @@ def _digest(name: str) -> bytes:
 
 @attrs.define
 class Certificates:
-    """What is known of each rendering; of more than `most` the oldest are forgotten.
+    """The known facts about each rendering; beyond `most` the oldest are forgotten.
 
     Attributes:
         most: How many renderings are kept; a rendering is a set of tools and template arguments.

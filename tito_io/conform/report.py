@@ -40,7 +40,7 @@ class Report:
 
     @property
     def heading(self) -> str:
-        """What was asked of which program."""
+        """The number of vectors, their version, and the program."""
         return f"{_vectors(len(self.judged))} of version {VERSION}: {self.command}"
 
     @property

@@ -189,7 +189,7 @@ class StreamReading:
 
 @attrs.frozen(kw_only=True)
 class ReplyStamp:
-    """What is known of an answer before it is sampled.
+    """The facts about an answer that are known before it is sampled.
 
     Attributes:
         id: The response's id.

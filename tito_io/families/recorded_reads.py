@@ -87,7 +87,7 @@ RecordingDict.__module__ = "builtins"
 
 @frozen
 class MessageReads:
-    """What a template has read of messages, of their tool calls, and of the functions of those.
+    """The keys that a template read from messages, from their tool calls, and from the calls' functions.
 
     >>> reads = MessageReads()
     >>> message = reads.recording({"role": "user", "content": "hi"})

@@ -40,7 +40,7 @@ _KEPT = 256
 
 @frozen(eq=False)
 class RenderArgs:
-    """What a template gets beside messages; private copies in plain JSON values.
+    """The arguments of a template beside messages; private copies in plain JSON values.
 
     Attributes:
         tools: Tools, None for none.

@@ -44,7 +44,7 @@ class Attribution:
 
 @frozen
 class Block:
-    """Where a message stands in a text: positions of characters."""
+    """The place of a message in a text, as positions of characters."""
 
     start: int
     content_start: int

@@ -32,7 +32,7 @@ def raise_open_files() -> int | None:
 
 @attrs.frozen
 class ConnectionBounds:
-    """What the connections of clients may use.
+    """Limits of the connections of clients.
 
     Attributes:
         files: How many files this process may open; None for no limit.

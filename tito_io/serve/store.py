@@ -82,7 +82,7 @@ class StoredSession:
 
 @attrs.frozen
 class SessionSummary:
-    """What a list shows of a stored session.
+    """The facts about a stored session that a list shows.
 
     Attributes:
         name: The session's id.

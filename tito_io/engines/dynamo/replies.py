@@ -31,7 +31,7 @@ ENDS = {"eos": "stop"}
 
 
 class DynamoNotice(StrEnum):
-    """What a reply of Dynamo lacks, which its ids do not show.
+    """Notices about data missing in a reply of Dynamo, which its ids do not show.
 
     These are values on the reply, not warnings: where warnings are errors, a warning would lose the turn.
 

@@ -37,7 +37,7 @@ class LocalTurn:
 
 @attrs.frozen(kw_only=True)
 class Piece:
-    """What an engine reports at once of one turn.
+    """One piece of a turn, as an engine reports it.
 
     Attributes:
         index: Which of the `n` turns it belongs to.

@@ -30,7 +30,7 @@ LOADING = "Loading model"
 
 
 class LlamaCppNotice(StrEnum):
-    """What a reply of llama.cpp lacks, or was completed with.
+    """Notices about data that a reply of llama.cpp lacks, or was completed with.
 
     Attributes:
         LOGPROBS_MISSING: Some ids have no log-probability (None): the server has none for ids inside a

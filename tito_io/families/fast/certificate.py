@@ -17,7 +17,7 @@ Encode = Callable[[str], list[int] | None]
 
 @frozen
 class Certificate:
-    """What a comparison of two tokenizers found.
+    """The result of a comparison of two tokenizers.
 
     Attributes:
         texts: How many texts were compared.
