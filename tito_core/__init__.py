@@ -1,4 +1,4 @@
-"""Token in, token out: the pure kernel.
+"""Keep the token ids of a conversation over its turns (token in, token out): the pure kernel.
 
 Build the ids of the next prompt from a trajectory: every sampled id stays unchanged, or tito refuses.
 

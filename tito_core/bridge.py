@@ -1,4 +1,4 @@
-"""The bridge for callers that hold ids and new messages, but neither steps nor, perhaps, the history."""
+"""Build the next prompt from ids and new messages, without steps and perhaps without the history."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Extension(NextPrompt):
 
 
 class Known(TypedDict, total=False):
-    """What a caller of `Bridge.extend` may know; what is missing or None is unknown.
+    """The facts that a caller of `Bridge.extend` may know; a missing one, or None, is unknown.
 
     Attributes:
         turn: The assistant message that the completion is. If unknown, tool results are taken to answer
@@ -79,7 +79,7 @@ class Known(TypedDict, total=False):
 
 
 class BridgeQuestions(Generic[F]):
-    """What a bridge asks, for drivers that answer in their own way; see `Bridge` for the arguments."""
+    """The questions of a bridge, for drivers of your own; see `Bridge` for the arguments."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class _EndOfTurn:
 
     @property
     def shows_media(self) -> bool:
-        """Whether there are media in what is known of the conversation."""
+        """Whether the known part of the conversation has media."""
         messages = (*self.environment, *([self.turn] if self.turn else ()))
         history = self.history is not None and self.history.multimodal
         return history or bool(self.media) or is_multimodal(messages)

@@ -1,4 +1,4 @@
-"""Deltas: steps without what they share with earlier steps, so that a stored trajectory has each id once.
+"""Store each id of a trajectory once: a delta is a step without the parts shared with earlier steps.
 
 Pickles and `tito_core.data` store trajectories as deltas. Storing a chain link by link would recurse, and a
 step that is stored alone cannot say which other steps share its history.

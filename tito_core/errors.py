@@ -1,4 +1,4 @@
-"""Errors, separated by whose fault they are.
+"""Errors of the kernel: one class for each party at fault.
 
 `InputError` is the caller's mistake. `TemplateRefused` is a chat template that rejects messages; only a
 `tokenize_fn` raises it. "Cannot be stitched" is not an error: it is the value `Refusal` (see `refusal.py`).

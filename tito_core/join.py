@@ -93,7 +93,7 @@ UNCLEAR = Refusal(Reason.UNPROVEN_TAIL, "the end of the tool call is one id with
 
 @attrs.frozen
 class Closing:
-    """What is done at the close of a turn.
+    """How the close of a turn is written.
 
     Attributes:
         close: What is inserted of it.

@@ -1,4 +1,4 @@
-"""Find the step that a prompt continues, before anything is asked."""
+"""Find the step that a prompt continues, without rendering or tokenizing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Located:
 
     @property
     def placeholders(self) -> Placeholders | None:
-        """What the template writes for media; None where the conversation has none."""
+        """The template's placeholders for media; None without media in the conversation."""
         return self._turn.placeholders
 
     @property

@@ -1,4 +1,4 @@
-"""Prefix match: do a step's messages begin a prompt? Exact, and as fast as `==` where that is exact.
+"""Check whether a step's messages begin a prompt: exactly, and as fast as `==` where that is exact.
 
 Most steps that do not match differ in their last message, so that one is compared first. Once a step has
 differed earlier than that, the prompt's prefixes are hashed once and further steps are looked up by hash.

@@ -76,7 +76,7 @@ def called_ids(turn: Message, environment: Sequence[Message]) -> Iterator[str | 
 
 @attrs.frozen
 class Summary:
-    """What is known of messages without reading them again. Most messages add nothing to it.
+    """Facts about messages, kept so that they are not read again. Most messages add nothing to them.
 
     Attributes:
         mixed: How many messages hold more than strings and None.

@@ -1,4 +1,4 @@
-"""What a caller may choose. The defaults are strict and lose nothing that was sampled."""
+"""Policies: the choices of a caller. The defaults are strict and lose no sampled id."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .normalization.receipts import OPTIONAL, Forgiveness
 
 
 class Truncated(Enum):
-    """What to do with a turn that was cut short."""
+    """How to continue a turn that was cut short."""
 
     CLOSE = "write what is missing of the close after it, untrained and in the ledger"
     REFUSE = "refuse, so that the prompt goes by messages"
 
 
 class OddStop(Enum):
-    """What to do with a turn whose last id is neither the template's close nor the next opener."""
+    """How to continue a turn whose last id is neither the template's close nor the next opener."""
 
     REFUSE = "refuse, so that the prompt goes by messages"
     REPLACE = (

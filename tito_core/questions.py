@@ -25,7 +25,7 @@ WANTED = ("tokenize(messages, *", "rendered(self, messages, since, *, ids")
 
 @attrs.frozen
 class Rendered:
-    """What a template writes, and its ids.
+    """The text that a template writes, and its ids.
 
     Attributes:
         text: The whole text; None where it cannot be had.
@@ -150,7 +150,7 @@ def _checked_answer(ids: object) -> tuple[int, ...]:
 
 @attrs.frozen
 class Done(Generic[T]):
-    """The result of a computation that asks nothing more.
+    """The result of a computation without further questions.
 
     Attributes:
         value: The result.

@@ -70,7 +70,7 @@ def _placed(
 
 @attrs.frozen
 class Alone:
-    """What stands after a call's text if nothing follows it; nothing of a turn without calls.
+    """The text after a call's text if nothing follows it; empty for a turn without calls.
 
     Attributes:
         size: How many ids of the tail it may be. They are not compared.

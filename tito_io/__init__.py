@@ -1,4 +1,4 @@
-"""Thin adapters between the kernel and the world: engines, tokenizers, chat templates, the command.
+"""Adapters of the kernel: engines, tokenizers, chat templates, and the `tito` command.
 
 What most programs need can be imported from here. A module is loaded when its name is asked for, so that a
 program pays for what it uses, and needs the packages of that alone.

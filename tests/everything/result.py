@@ -91,9 +91,8 @@ def counted(report: Path, asked: Iterable[str]) -> tuple[int, tuple[str, ...], d
 
 HEAD = """# What was tried with real programs
 
-`python -m tests.everything` runs the tests of each engine, framework, agent and deployment that the tests
-know, one after another, each with the versions that its environment pins, and writes this page. It goes on
-after a failure, and where it was stopped.
+`python -m tests.everything` runs the tests of each engine, framework, agent and deployment, one after
+another, with pinned versions, and writes this page. It continues after a failure, and resumes after a stop.
 
 | what | versions | passed | failed | skipped | date | commit |
 |---|---|---|---|---|---|---|

@@ -34,7 +34,7 @@ class Cause(Enum):
 
 
 class TurnPart(Enum):
-    """Where a break begins."""
+    """The part of a turn in which a break begins."""
 
     PROMPT = "the first prompt"
     OPENER = "a turn's generation prompt"

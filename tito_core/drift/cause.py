@@ -30,7 +30,7 @@ Finding: TypeAlias = "tuple[Cause, str]"
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """What is known of a place where ids differ.
+    """The known facts about a place where ids differ.
 
     Attributes:
         part: The part of the turn that the place begins in.

@@ -1,4 +1,4 @@
-"""Say in words how an image differs: another one, another number of ids, another place, or none at all."""
+"""Describe how an image differs: another image, another number of ids, another place, or no image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a difference lies: which calls wrote the ids, and in which part of a turn it begins."""
+"""Locate a difference: the calls that wrote the ids, and the part of a turn in which it begins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def regions(forest: Forest, name: str, *, completion: bool, down_to: int) -> Ite
 
 @attrs.frozen(kw_only=True)
 class HunkPlace:
-    """Where a hunk lies in the used ids.
+    """The place of a hunk in the used ids.
 
     Attributes:
         region: The first completion that has any of its ids, else the region that it begins in.

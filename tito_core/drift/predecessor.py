@@ -1,4 +1,4 @@
-"""Which earlier call does a prompt continue: by its ids, by its messages, or by messages that were edited.
+"""Find the earlier call that a prompt continues: by its ids, by its messages, or by edited messages.
 
 The forest knows the first two. The third is a guess, for a prompt with assistant's messages that no call
 accounts for. Such a prompt continues the longest earlier call whose roles it repeats one by one. At least
@@ -22,7 +22,7 @@ from ..samples.node import EdgeKind, Node
 
 
 class By(Enum):
-    """What shows that a prompt continues a call."""
+    """The evidence that a prompt continues a call."""
 
     IDS = "the prompt ids begin with its ids"
     MESSAGES = "the prompt begins with its messages, the prompt ids do not begin with its ids"

@@ -1,4 +1,4 @@
-"""What the audit asks of a model: to render messages, and to decode ids."""
+"""The renderer of an audit: a protocol to render messages and to decode ids."""
 
 from __future__ import annotations
 

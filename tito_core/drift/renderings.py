@@ -1,4 +1,4 @@
-"""Renderings of one prompt: as it is, and as it would be had one thing not changed.
+"""Render one prompt unchanged, and again with one change undone.
 
 A cause is shown by undoing it: with the tools and arguments of the earlier turn, with the messages that it
 had, with a turn's text as it was sampled. Each is made once a prompt, and only where a difference needs it.

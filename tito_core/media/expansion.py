@@ -1,4 +1,4 @@
-"""Between placeholders and what an engine makes of them: collapsed ids go out, expanded ids come back.
+"""Collapse the ids of media to placeholders for an engine, and expand them as its answer says.
 
 A prompt that goes on has the ids of earlier media as the engine expanded them, and a placeholder for each new
 medium. An engine that expands media itself takes placeholders alone, and says what it made of them.

@@ -1,4 +1,4 @@
-"""A whole prompt with media, rendered by its template: which placeholder stands for which medium.
+"""Render a whole prompt with media, and find which placeholder belongs to which medium.
 
 `stitch` continues a step. The first prompt of a conversation continues none, so that all of its ids are the
 template's. An engine expands its placeholders as it expands those of later prompts (see `expansion`).

@@ -33,7 +33,7 @@ def _modality(name: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class MediaRange:
-    """Where a medium stands in ids.
+    """The range of one medium in ids.
 
     Attributes:
         modality: What it is: `image`, `video`, `audio` or `file`.

@@ -34,7 +34,7 @@ def same(
 
 @attrs.define
 class Renaming:
-    """What a comparison of two conversations carries from message to message.
+    """State of a comparison of two conversations, carried from message to message.
 
     Attributes:
         forgive: Optional differences that do not count.

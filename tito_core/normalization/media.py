@@ -1,4 +1,4 @@
-"""Media in messages: what makes two of them the same, and how a template is asked about them.
+"""Media in messages: when two are the same, and what replaces them in questions to a template.
 
 An image is known by the key that its caller gave it, or by its bytes; how a URL is spelled does not count.
 Templates write a placeholder for it and never its data, so that they are asked with the bare kind.

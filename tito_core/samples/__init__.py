@@ -1,4 +1,4 @@
-"""From stored calls to training rows: every sampled id trains exactly once."""
+"""Turn stored calls into training rows: every sampled id trains exactly once."""
 
 from .auxiliary import Agent, auxiliary_calls
 from .call import Ending, StoredCall, WeightVersion

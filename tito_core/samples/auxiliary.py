@@ -1,4 +1,4 @@
-"""Which agent made a call: the main one, a sub-agent, or neither.
+"""Find which agent made a call: the main one, a sub-agent, or neither.
 
 Auxiliary calls are those that a program makes beside its conversation: titles, topic checks, probes,
 summaries.

@@ -1,4 +1,4 @@
-"""Which calls the options leave out of training rows. A call that is left out takes its descendants along."""
+"""Leave calls out of training rows as the options say, each together with its descendants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each call came about: parents by ids, then an explanation by messages where ids leave one open."""
+"""Find each call's parent by its ids, and explain a call without a parent by its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags: ids in which different media differ, although they have the same ids.
+"""Tag the ids of media, because different media may have the same ids.
 
 Two images of one size have equal ids. A call that continues another must show the same images, so that the
 tree of ids is built of ids in which the first id of each medium says which one it is.

@@ -1,4 +1,4 @@
-"""Nodes of a forest: a call, its parent call, and how the call came about."""
+"""Nodes of a forest: a call, its parent call, and how the call relates to an earlier one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .call import StoredCall
 
 
 class EdgeKind(Enum):
-    """How a call came about. Where several kinds apply, the first in this order counts."""
+    """How a call relates to an earlier one. If several kinds apply, the first in this order counts."""
 
     RETRIES = "an earlier call was sent the same prompt ids"
     REWRITES = "its messages continue a call, but its prompt ids do not: rendered again or edited"
@@ -26,13 +26,13 @@ class EdgeKind(Enum):
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """A call, the call whose ids it continues, and how it came about.
+    """A call, the call whose ids it continues, and how it relates to an earlier one.
 
     Attributes:
         call: The call itself.
         parent: Name of the longest call whose ids all begin the prompt ids; None without any.
             Rows are made along parents.
-        kind: How the call came about.
+        kind: How the call relates to an earlier one.
         of: Name of the call that `kind` refers to; for `CONTINUES` the parent. None for `UNRELATED`.
         rivals: Names of all calls that could equally be `parent` (for `REWRITES`: equally be `of`).
             Empty where there was one choice.

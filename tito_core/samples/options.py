@@ -14,7 +14,7 @@ from .experts import MissingRow
 
 
 class RowPer(Enum):
-    """What one row holds."""
+    """The unit of one row."""
 
     LEAF = "all turns up to a leaf"
     CALL = "one call, completion trained"
@@ -29,7 +29,7 @@ class Owner(Enum):
 
 
 class Cut(Enum):
-    """Where a row that is too long ends."""
+    """How to cut a row that is too long."""
 
     AT_TURN = "after the last turn that fits"
     INSIDE = "at the limit, inside a turn"
@@ -50,7 +50,7 @@ class Rewards(Enum):
 
 
 class TurnRule(Enum):
-    """What happens to a turn that did not end with a sampled stop."""
+    """How to treat a turn that did not end with a sampled stop."""
 
     KEEP = "train it like any turn"
     MASK = "keep it untrained"
@@ -59,7 +59,7 @@ class TurnRule(Enum):
 
 
 class AuxiliaryRule(Enum):
-    """What happens to calls that a program makes beside its conversation, such as for a title."""
+    """How to treat calls that a program makes beside its conversation, such as for a title."""
 
     KEEP = "train them like any call"
     DROP = "drop them"

@@ -123,7 +123,7 @@ class Row:
 
     @property
     def auxiliary(self) -> bool:
-        """Whether the row is a call beside a conversation."""
+        """Whether the row is an auxiliary call, beside a conversation."""
         return self.agent is Agent.AUXILIARY
 
     @property
@@ -160,7 +160,7 @@ class RowDraft:
 
 @attrs.frozen(kw_only=True)
 class RowPlace:
-    """Where a row stands in its forest; see `Row`."""
+    """The place of a row in its forest; see `Row`."""
 
     tree: str
     follows: str | None

@@ -1,1 +1,1 @@
-"""What a chat template writes between two turns: asked for, proven and remembered."""
+"""Find, prove and remember what a chat template writes between two turns."""

@@ -1,4 +1,4 @@
-"""Where an assistant turn is closed, and how much of its close the turn sampled itself.
+"""Find where an assistant turn is closed, and how much of its close was sampled.
 
 What a template writes after a turn's text begins with the rest of its tool call, if it has one. Then comes
 the close: the suffix, a stop of its own such as gpt-oss's `<|call|>`, or nothing where the next role's marker
@@ -33,7 +33,7 @@ IN_CLOSE = Refusal(
 
 @attrs.frozen
 class Cut:
-    """Where in a seam's tail the turn's own text is over.
+    """The place in a seam's tail where the turn's own text ends.
 
     Attributes:
         place: Index of the first id of the close, or of the next opener where nothing closes the turn.

@@ -1,4 +1,4 @@
-"""Facts about a template beyond its seams, found by asking the same thing in two ways."""
+"""Find facts about a template beyond its seams, by rendering the same messages in two ways."""
 
 from __future__ import annotations
 

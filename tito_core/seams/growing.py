@@ -50,7 +50,7 @@ class GrowingProfile:
 
     @property
     def key(self) -> str | None:
-        """What the profile was rendered with."""
+        """The key with which the profile was rendered."""
         return self.profile.key
 
     @property

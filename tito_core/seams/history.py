@@ -1,4 +1,4 @@
-"""Stand-in histories: short conversations in place of what stands before the turn.
+"""Stand-in histories: short conversations that replace the messages before a turn.
 
 A history is written in several styles, because templates reject what they do not know: a system text,
 arguments as text, reasoning beside calls. The first that the template takes counts.
@@ -70,7 +70,7 @@ STYLES = tuple(Style(*ways) for ways in product((False, True), *[(True, False)] 
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What a stand-in history has, in whatever style it is written.
+    """The content of a stand-in history, in any style.
 
     Attributes:
         role: The role of its last message.

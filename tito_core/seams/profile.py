@@ -1,4 +1,4 @@
-"""Profiles: what was learned about a chat template by asking it, as data that can be saved.
+"""Profiles: the facts learned about a chat template, as data that can be saved.
 
 A profile claims nothing that was not shown: each case says on how many renders it rests. A conversation that
 is no known case is proven anew each time.
@@ -32,7 +32,7 @@ VERSION = 2
 
 
 class Mode(Enum):
-    """What a tail depends on."""
+    """The part of a conversation on which a tail depends."""
 
     FREE = "only the opening texts and the last user's message: short renders"
     HISTORY = "the whole history: one render of it, of which only the tail is tokenized"
@@ -97,7 +97,7 @@ class Case:
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What else a template does; None if it could not be determined.
+    """Further facts about a template; None if unknown.
 
     Attributes:
         arguments: How it takes a call's arguments: `object`, `text`, `either`; None if it writes no calls.
@@ -156,7 +156,7 @@ def _words(words: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """A chat template with one rendering (tools, template arguments), as far as it was asked.
+    """The learned facts about a chat template with one rendering (tools, template arguments).
 
     Attributes:
         version: The version of this form.

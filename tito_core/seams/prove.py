@@ -263,7 +263,7 @@ def _taken(located: LocatedTurn, messages: Sequence[Message]) -> Questions[tuple
 
 @attrs.define
 class Taken:
-    """What was learned of a template while it was asked.
+    """The facts learned from a template during a proof.
 
     Attributes:
         first: The style to begin with; then that which was taken first.

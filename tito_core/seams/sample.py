@@ -1,4 +1,4 @@
-"""Sample turns of a kind, and sample environments of a shape: what a case is certified with."""
+"""Make sample turns of a kind and sample environments of a shape, to certify a case."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .turn import Environment, SampledTurn
 
 
 class ProfileLike(Protocol):
-    """What the kernel needs of a `Profile`. It does not import the class: most callers have none."""
+    """The part of a `Profile` that the kernel uses. It does not import the class: most callers have none."""
 
     @property
     def key(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What is usually the cause of wrong ids, a wrong mask or wrong log-probabilities."""
+"""Name the usual cause of wrong ids, a wrong mask or wrong log-probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 6
 
 
 class Mistake(Enum):
-    """What usually causes a difference."""
+    """The usual causes of a difference."""
 
     REFUSED = auto()
     """There are no ids: the code refused to make a prompt."""
@@ -114,7 +114,7 @@ USUALLY = {
 
 @attrs.frozen
 class Difference:
-    """Where two sequences differ for the first time.
+    """The first difference of two sequences.
 
     Attributes:
         expected: What must stand there, as ids or as values of a mask.

@@ -1,4 +1,4 @@
-"""What a toy template writes after a turn, read off a full render of the real conversation.
+"""Read what a toy template writes after a turn from a full render of the real conversation.
 
 Written apart from the kernel, so that tests can compare the two.
 """

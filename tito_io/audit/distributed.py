@@ -31,7 +31,7 @@ TOGETHER = 32
 
 @attrs.frozen(kw_only=True)
 class AuditWork:
-    """What each machine needs besides the places of lines.
+    """The data that each machine needs besides the places of lines.
 
     Attributes:
         rendering: The model folder and how to render with it.

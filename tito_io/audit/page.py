@@ -16,7 +16,7 @@ from .report import AuditReport
 
 @attrs.frozen(kw_only=True)
 class Heading:
-    """What the page is about.
+    """The heading of the page.
 
     Attributes:
         file: The name of the audited file.

@@ -74,7 +74,7 @@ class Figure:
 
     @property
     def meaning(self) -> str:
-        """What is counted, as a clause."""
+        """The meaning of the count, as a clause."""
         return RATES[self.key][1]
 
     @property

@@ -25,7 +25,7 @@ MOST_KEYS = 64
 
 @attrs.frozen(kw_only=True)
 class AuditRendering:
-    """What to render with. Unlike a loaded family it can be pickled.
+    """The folder and arguments of renderings. Unlike a loaded family it can be pickled.
 
     Attributes:
         family: The model folder, or a GGUF file.

@@ -25,7 +25,7 @@ FIRST = 20
 
 @attrs.frozen(kw_only=True)
 class AuditReport:
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes:
         tally: Counts over all conversations.
@@ -78,7 +78,7 @@ class AuditReport:
 
     @property
     def headline(self) -> str:
-        """What was found, in one line; in two where breaks did not happen."""
+        """The findings in one line, or in two if breaks did not happen."""
         tally = self.tally
         conversations = counted(tally.conversations, "conversation")
         if not tally.compared_prompts:

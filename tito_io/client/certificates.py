@@ -1,4 +1,4 @@
-"""What is known of the renderings that clients use, and how to ask for it where tools are long.
+"""Certify the renderings that clients use, with shorter tools if the tools are long.
 
 A certificate takes some twenty renders of short conversations, each with all tools. Where it is shown that
 the tools' texts change nothing but a part of the opening, these renders have their names and few words of
@@ -48,7 +48,7 @@ CaseName = tuple[TurnKind, tuple[str, ...]]
 
 @attrs.define
 class KnownRendering:
-    """What is known of one rendering; it grows.
+    """The known facts about one rendering; they grow.
 
     Attributes:
         profile: The template's profile; None until something was asked.
@@ -114,7 +114,7 @@ def _digest(name: str) -> bytes:
 
 @attrs.define
 class Certificates:
-    """What is known of each rendering; of more than `most` the oldest are forgotten.
+    """The known facts about each rendering; beyond `most` the oldest are forgotten.
 
     Attributes:
         most: How many renderings are kept; a rendering is a set of tools and template arguments.

@@ -1,4 +1,4 @@
-"""Answer the kernel's questions where rendering must be awaited."""
+"""Answer the kernel's questions with an asynchronous renderer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn that a client took: how its prompt went to the engine, its step, and the engine's reply."""
+"""The turn of a client: how its prompt went to the engine, its step, and the engine's reply."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """What differs first.
+        """The first difference.
 
         >>> toy = ToyTokenizer({"an": 256}, {"<end>": 257})
         >>> Difference((97, 110, 257), (256, 257), toy).kind, Difference((98, 257), (98, 97), toy).kind

@@ -23,7 +23,7 @@ LONGEST = 200
 
 
 class Verdict(Enum):
-    """What an answer is worth."""
+    """The verdict on an answer."""
 
     EXACT = "exact"
     REFUSED = "refused"

@@ -1,4 +1,4 @@
-"""What the next prompt has to be, read off a render of the whole conversation.
+"""Find the right next prompt in a render of the whole conversation.
 
 Nothing here is taken from the kernel. The templates of the vectors say in comments where each message's own
 words begin and end; the oracle renders them with marks in the place of these comments.

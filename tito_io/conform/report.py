@@ -1,4 +1,4 @@
-"""What a program made of the vectors: as a table, as JSON, and as a page."""
+"""Report a program's answers to the vectors: as a table, as JSON, and as a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Report:
 
     @property
     def heading(self) -> str:
-        """What was asked of which program."""
+        """The number of vectors, their version, and the program."""
         return f"{_vectors(len(self.judged))} of version {VERSION}: {self.command}"
 
     @property

@@ -1,4 +1,4 @@
-"""Translate what a request demands of a turn, in each API's fields, into those of the chat API.
+"""Translate each API's fields that constrain a turn into those of the chat API.
 
 Forced or single tool calls, and JSON in place of text; `tito_io.client.constraints` reads the result.
 """

@@ -159,7 +159,7 @@ def _advice(names: ApiNames, name: str) -> str | None:
 
 @attrs.frozen
 class Ignored:
-    """What of a request is accepted without effect.
+    """The parts of a request that are accepted without effect.
 
     Attributes:
         strict: Whether such a thing is an error instead.

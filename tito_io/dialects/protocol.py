@@ -1,4 +1,4 @@
-"""What a dialect translates: requests into `ParsedRequest`, a `TurnAnswer` into a body or a stream.
+"""Dialects: translate requests into `ParsedRequest`, and a `TurnAnswer` into a body or a stream.
 
 A dialect is pure: no IO, no clock, no randomness. Nothing that changes a meaning is dropped on the way. What
 cannot be translated is an error that names the field; what is accepted without effect is listed in
@@ -189,7 +189,7 @@ class StreamReading:
 
 @attrs.frozen(kw_only=True)
 class ReplyStamp:
-    """What is known of an answer before it is sampled.
+    """The facts about an answer that are known before it is sampled.
 
     Attributes:
         id: The response's id.

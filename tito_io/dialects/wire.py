@@ -1,4 +1,4 @@
-r"""What the answers of several APIs share: server-sent events, error objects and log-probabilities.
+r"""Parts that the answers of several APIs share: server-sent events, error objects, log-probabilities.
 
 Text of a model may hold half of a surrogate pair, which UTF-8 has no bytes for: JSON's escapes have.
 """

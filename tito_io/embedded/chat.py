@@ -63,7 +63,7 @@ async def chat(engine: EmbeddedEngine, request: Request) -> Response:
 
 @frozen
 class ToolChoice:
-    """What a request says of calling tools."""
+    """A request's fields about tool calls."""
 
     parsed: bool
     """Whether the reply is searched for tool calls."""

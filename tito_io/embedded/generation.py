@@ -88,7 +88,7 @@ def _split(identifier: int, rng: Rng, words: Vocabulary) -> list[int]:
 
 @frozen(kw_only=True)
 class SamplingSettings:
-    """What decides the ids and the text of one reply.
+    """The settings that decide the ids and the text of one reply.
 
     Settings that only shape a distribution, such as `top_p`, are not here: the sampler has no distribution.
 

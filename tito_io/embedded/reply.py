@@ -39,7 +39,7 @@ WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Position(Enum):
-    """Where in a turn the prompt ends."""
+    """The part of a turn in which the prompt ends."""
 
     TURN_START = "an assistant turn without any content yet"
     REASONING = "reasoning that is not closed"
@@ -57,7 +57,7 @@ class Tool:
 
 @frozen
 class PromptView:
-    """What the sampler reads of a prompt."""
+    """The facts that the sampler reads from a prompt."""
 
     position: Position
     tools: tuple[Tool, ...]

@@ -13,7 +13,7 @@ from .vocabulary import vocabulary
 
 @frozen
 class Truncation:
-    """What keeps the likeliest ids alone.
+    """The limits (top-k, top-p, min-p) that keep only the likeliest ids.
 
     Attributes:
         top_k: At most so many ids.

@@ -60,7 +60,7 @@ HALF = "\ufffd"
 
 
 class OnAbort(StrEnum):
-    """What to do about a turn that the engine aborts.
+    """How to continue a turn that the engine aborts.
 
     Attributes:
         RAISE: Raise `AbortedError`; what was sampled is in `partial`. The default: an answer does not say why
@@ -84,7 +84,7 @@ def as_on_abort(value: OnAbort | str) -> OnAbort:
 
 
 class AbortNotice(StrEnum):
-    """What was done about an abort.
+    """Notices about how an abort was handled.
 
     Attributes:
         RESUMED: The engine aborted the turn, and it went on from the ids that were sampled.
@@ -171,7 +171,7 @@ class AbortedTurns(EngineWrapper):
 
 @attrs.define
 class AbortedTurn:
-    """What is needed to go on with an aborted turn.
+    """The data to continue an aborted turn.
 
     Attributes:
         engine: Where it is sampled.

@@ -28,7 +28,7 @@ ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 @attrs.frozen(kw_only=True)
 class Constraint:
-    """What may be sampled as the answer of a turn.
+    """A limit on what may be sampled as the answer of a turn.
 
     Attributes:
         schema: A JSON schema for the whole content; None for any text. Where tools are offered and no call is
@@ -136,7 +136,7 @@ def _fits(content: object, schema: Mapping[str, Any]) -> bool:
 
 @attrs.frozen
 class SchemaFault:
-    """What is malformed in a JSON schema.
+    """A malformed keyword in a JSON schema.
 
     Attributes:
         path: Where it stands.

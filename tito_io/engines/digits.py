@@ -1,4 +1,4 @@
-"""The JSON of prompts: of a conversation's ids, only those that a turn adds are written anew.
+"""Write prompt ids as JSON: for each turn, only the new ids of a conversation.
 
 A prompt shares its beginning with the one before it, as links of one chain (`Ids`). So the body that was sent
 last is kept as long as its conversation is, and the next one is a copy of it with what is new. Two prompts

@@ -1,4 +1,4 @@
-"""From an engine's error answer to the error class: one classifier for all engines.
+"""Turn an engine's error answer into an error class: one classifier for all engines.
 
 Proxies send one engine's texts from another engine's routes, so a text is recognized wherever it comes from.
 The engine's text is `EngineError.reason`. It is repeated in the message only where it cannot hold any

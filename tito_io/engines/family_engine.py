@@ -19,7 +19,7 @@ from .with_family import WithFamily
 
 
 class FamilyEngine(WithFamily, HttpEngine):
-    """What these adapters share.
+    """Base class of these adapters.
 
     Args:
         base_url: The server's address; a trailing `/v1` is dropped.

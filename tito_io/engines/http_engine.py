@@ -155,7 +155,7 @@ class TurnAfterIds:
 
 
 class HttpEngine(Closing, Engine):
-    """What the adapters of HTTP engines share; nothing is sent before a method is called.
+    """Base class of the adapters of HTTP engines; nothing is sent before a method is called.
 
     Args:
         base_url: The server's address, such as `http://127.0.0.1:8000`; a trailing `/v1` is dropped.

@@ -159,7 +159,7 @@ class IdsRequest(TurnRequest):
 
 
 class IdsServer(FamilyEngine):
-    """What these adapters share.
+    """Base class of these adapters.
 
     Args:
         base_url: The server's address; a trailing `/v1` is dropped.

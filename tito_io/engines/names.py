@@ -1,4 +1,4 @@
-"""The engines of the command line, a row each; --help has no time to import their adapters."""
+"""The engines of the command line as rows, which `--help` shows without importing adapters."""
 
 from __future__ import annotations
 

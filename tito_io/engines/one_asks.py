@@ -1,4 +1,4 @@
-"""Let one turn ask a server for what does not change, while others that need it wait.
+"""Ask a server once for data that do not change: other turns wait for that answer.
 
 When many conversations begin at once, each would else ask all of it, and all of them would wait longer.
 """

@@ -1,4 +1,4 @@
-"""The engine protocol: what can be asked of an engine, what it answers, and how it fails.
+"""The engine protocol: the requests, replies and errors of every engine.
 
 Adapters translate between this module and one engine's wire format. Ids, log-probabilities and finish
 reasons have the same names and meanings here for every engine.
@@ -79,7 +79,7 @@ class Sampling:
 
 @attrs.frozen(kw_only=True)
 class Rendering:
-    """What a chat template is given besides the messages.
+    """The arguments of a chat template besides the messages.
 
     Attributes:
         tools: Tool definitions in OpenAI's form.

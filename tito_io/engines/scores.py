@@ -24,7 +24,7 @@ from .wrapper import EngineWrapper
 
 
 class LogprobsFrom(StrEnum):
-    """Where a turn's log-probabilities come from.
+    """The source of a turn's log-probabilities.
 
     Attributes:
         SAMPLING: From the engine as it samples (default).
@@ -81,7 +81,7 @@ async def score(engine: Engine, ids: Sequence[int], start: int) -> tuple[float |
 
 @attrs.frozen(kw_only=True)
 class TopScores:
-    """What an engine says of given ids, for example as the teacher of another one.
+    """An engine's log-probabilities of given ids, for example as the teacher of another one.
 
     Attributes:
         start: The first position that was scored.

@@ -27,7 +27,7 @@ MINIMA = ("min_tokens", "min_new_tokens")
 
 
 class SpeculationNotice(StrEnum):
-    """What a reply shows of speculative decoding.
+    """Notices about traces of speculative decoding in a reply.
 
     Attributes:
         PAST_STOP: The turn has ids after the one that completes its stop string. They stay, as the engine

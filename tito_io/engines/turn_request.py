@@ -47,7 +47,7 @@ class TurnStream(Protocol):
 
 @attrs.frozen
 class Question:
-    """What was requested, which the answer is compared with.
+    """The request with which the answer is compared.
 
     Attributes:
         sampling: The sampling parameters.
@@ -206,7 +206,7 @@ def chunk_choices(check: Check, chunk: Mapping[str, Any]) -> list[dict[str, Any]
 
 @attrs.frozen
 class ReplyPart:
-    """What was received of one turn.
+    """The received part of one turn.
 
     Attributes:
         ids: The sampled ids so far.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WithFamily:
-    """What engines share whose object or server renders and parses nothing.
+    """Base class of engines whose object or server renders and parses nothing.
 
     Attributes:
         family: Renders messages and parses sampled ids.

@@ -1,4 +1,4 @@
-"""The calls that are made of a Hugging Face tokenizer or processor in memory, whichever it is."""
+"""Call a Hugging Face tokenizer or processor in memory, with one interface for both."""
 
 from __future__ import annotations
 

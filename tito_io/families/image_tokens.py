@@ -1,4 +1,4 @@
-"""What a model folder's chat template writes for an image: the ids that a client needs for images by ids."""
+"""Find the placeholder that a model folder's chat template writes for an image."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class CollapsedPrompt:
 
 @attrs.frozen
 class Answer:
-    """What a processor makes of a text with images.
+    """The output of a processor for a text with images.
 
     Attributes:
         ranges: Where the images stand in the collapsed ids.

@@ -1,4 +1,4 @@
-"""Extensions of Jinja: what transformers gives to chat templates, and what bounds their loops."""
+"""Extensions of Jinja: the functions that transformers gives to chat templates, and bounds of their loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files below the user's cache folder: what tito can find out again, so that it does so once."""
+"""Keep results that tito can compute again in files of the user's cache folder."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class LimitReached(SecurityError):  # noqa: N818  # not an error of this library
 
 @frozen(kw_only=True)
 class TemplateLimits:
-    """What one render may use. The defaults are far above any conversation, and harmless.
+    """Limits of one render. The defaults are far above any conversation, and harmless.
 
     Attributes:
         characters: Longest text, of the render or of any value in it.

@@ -1,4 +1,4 @@
-"""A folder of profiles, so that a template is asked once and not once per process."""
+"""Keep profiles in a folder, so that a template is asked once, not once per process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record which keys of messages a template reads, so that what it cannot tell apart is rendered once."""
+"""Record which keys of messages a template reads, to render equal prompts once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ RecordingDict.__module__ = "builtins"
 
 @frozen
 class MessageReads:
-    """What a template has read of messages, of their tool calls, and of the functions of those.
+    """The keys that a template read from messages, from their tool calls, and from the calls' functions.
 
     >>> reads = MessageReads()
     >>> message = reads.recording({"role": "user", "content": "hi"})

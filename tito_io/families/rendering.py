@@ -1,4 +1,4 @@
-"""Renderings: a chat template with tools and arguments fixed, and what was learned by asking each one."""
+"""Renderings: a chat template with fixed tools and arguments, and the facts learned about each one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KEPT = 256
 
 @frozen(eq=False)
 class RenderArgs:
-    """What a template gets beside messages; private copies in plain JSON values.
+    """The arguments of a template beside messages; private copies in plain JSON values.
 
     Attributes:
         tools: Tools, None for none.
@@ -195,7 +195,7 @@ class FamilyRendering(Generic[F]):
 
 
 class RenderingFamily(ABC, Generic[F]):
-    """What families of folders and of tokenizers have in common: everything asked once per rendering."""
+    """The common part of families of folders and of tokenizers: everything asked once per rendering."""
 
     __slots__ = ()
 

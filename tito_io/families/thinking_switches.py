@@ -23,7 +23,7 @@ UNLIKELY = "zqx"
 
 @frozen
 class ThinkingSwitches:
-    """What the chat templates of a family read of a wish to reason.
+    """The variables that the chat templates of a family read to switch reasoning.
 
     Attributes:
         read: The names, of `SWITCHES` and `EFFORT`, whose value changes a prompt.

@@ -1,4 +1,4 @@
-"""Families of tokenizers in memory: what `Family` is for a model folder."""
+"""Families of tokenizers in memory, with the methods of `Family`."""
 
 from __future__ import annotations
 

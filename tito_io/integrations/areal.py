@@ -1,4 +1,4 @@
-"""AReaL: concatenated prompts of its OpenAI client that are what the chat template writes.
+"""AReaL: concatenated prompts for its OpenAI client, as the chat template writes them.
 
 Relies on AReaL 1.0.4: `areal/experimental/openai/client.py`, where both clients call the module's function
 `concat_prompt_token_ids_with_parent` if `chat_template_type` is "concat". No option replaces it.

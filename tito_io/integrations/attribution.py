@@ -1,4 +1,4 @@
-"""Whose each id of a rendered conversation is, for any chat template.
+"""Find the message of each id of a rendered conversation, for any chat template.
 
 Contents are found by rendering a word in place of each. They are believed only if the two texts are the same
 but for the contents. Where anything is unclear, the ids are returned without owners.
@@ -44,7 +44,7 @@ class Attribution:
 
 @frozen
 class Block:
-    """Where a message stands in a text: positions of characters."""
+    """The place of a message in a text, as positions of characters."""
 
     start: int
     content_start: int

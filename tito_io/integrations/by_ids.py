@@ -1,4 +1,4 @@
-"""Values that were kept lately by ids, for frameworks that pass ids on and nothing beside them."""
+"""Keep recent values by ids, for frameworks that pass only ids."""
 
 from __future__ import annotations
 

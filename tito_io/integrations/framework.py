@@ -1,4 +1,4 @@
-"""The versions of frameworks that integrations work with, and whether what they replace there has moved."""
+"""Check the version of a framework, and that the parts that an integration replaces have not moved."""
 
 from __future__ import annotations
 

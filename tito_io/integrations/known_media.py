@@ -1,4 +1,4 @@
-"""Where images stand in prompts that were made lately, for frameworks that pass ids on and no ranges."""
+"""Remember the places of images in recent prompts, for frameworks that pass ids without ranges."""
 
 from __future__ import annotations
 

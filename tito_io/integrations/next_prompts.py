@@ -1,4 +1,4 @@
-"""Next prompts for frameworks that hold ids and new messages, and what becomes of refusals."""
+"""Build next prompts for frameworks that hold ids and new messages, and handle refusals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_choices(stop_ids: Sequence[int] | None, policy: Policy) -> None:
 
 
 class CountsPrompts:
-    """What an integration says of the prompts that it builds with `_prompts`.
+    """Counts of the prompts that an integration builds with `_prompts`.
 
     Attributes:
         built: How many prompts were built from ids.

@@ -44,7 +44,7 @@ class Rendered(str):
 
 @define(eq=False)
 class Conversation:
-    """What OpenRLHF's loop is given for one prompt in the place of tokenizer, engine and agent instance.
+    """One conversation, which OpenRLHF's loop gets as its tokenizer, engine and agent instance.
 
     Attributes:
         prompts: Builds the prompts.

@@ -1,4 +1,4 @@
-"""How long a chat template keeps the reasoning of a turn, found by asking it."""
+"""Find how long a chat template keeps the reasoning of a turn."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class TitoContinuousTokenBuilder(BridgedMerges, ContinuousTokenBuilder):
 
 
 class TitoImages(BridgedMerges):
-    """What a builder of verl's for models with images does otherwise: the merge of context.
+    """A builder of verl for models with images that merges context by ids.
 
     It is mixed into verl's builder of a family, whose other methods stay. After a refusal the merge is that
     builder's own, if `on_refusal` is "rerender": a fresh render of all images would not have the ids of the

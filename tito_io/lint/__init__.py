@@ -1,1 +1,1 @@
-"""`tito lint`: which turns a chat template lets continue exactly, and where it changes history."""
+"""`tito lint`: find which turns continue exactly under a chat template, and where it changes history."""

@@ -86,7 +86,7 @@ class Baseline:
 
 @attrs.frozen
 class Gate:
-    """What an exit status ignores.
+    """The findings that an exit status ignores.
 
     Attributes:
         accepted: Reasons of refusals.

@@ -13,7 +13,7 @@ NUMBERED = "what is written for an image depends on the images before it"
 
 @attrs.frozen(kw_only=True)
 class ImageCase:
-    """What was found for an image at one place.
+    """The finding for an image at one place.
 
     Attributes:
         place: Where the image stands, in words.
@@ -56,7 +56,7 @@ class MediaReport:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What was found, in words: images first, then their places, audio and video."""
+        """The findings in words: images first, then their places, audio and video."""
         ids = " ".join(map(str, self.placeholder))
         named = f", in which the engine expands `{self.placeholder_text}` ({ids})" if ids else ""
         images = f"written as `{self.written}`{named}" if self.written else "not supported"

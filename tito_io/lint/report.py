@@ -77,7 +77,7 @@ class Divergence:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """What was found for one case: a kind of turn, and the roles of the messages after it.
+    """The finding for one case: a kind of turn, and the roles of the messages after it.
 
     Attributes:
         shape: The roles after the turn.
@@ -138,7 +138,7 @@ AFTER_RESULT = "tool user"
 
 @attrs.frozen(kw_only=True)
 class DrawnSeam:
-    """What the template writes between a sampled turn and the next one.
+    """The text that the template writes between a sampled turn and the next one.
 
     Attributes:
         role: The role of the message between them, or the roles of two.
@@ -174,7 +174,7 @@ class LintRendering:
 
 @attrs.frozen(kw_only=True)
 class Look:
-    """What was found about a template with one rendering.
+    """The findings about a template with one rendering.
 
     Attributes:
         rendering: How it was rendered.
@@ -197,7 +197,7 @@ class Look:
 
 @attrs.frozen(kw_only=True)
 class LintReport:
-    """What was found about one template.
+    """The findings about one template.
 
     Attributes:
         path: The PATH as it was given.

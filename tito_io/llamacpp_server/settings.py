@@ -1,4 +1,4 @@
-"""How llama.cpp's server is started on a GGUF file."""
+"""Settings to start llama.cpp's server on a GGUF file."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class RolloutTurn:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What became of a rollout's ids: the sums over its turns.
+    """Counts of a rollout's ids: the sums over its turns.
 
     Attributes:
         turns: Turns that were sampled.

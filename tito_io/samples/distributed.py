@@ -27,7 +27,7 @@ from .rows import ConversationRows, to_rows
 
 @attrs.frozen(kw_only=True)
 class GroupPlace:
-    """Where the lines of a group are in a file.
+    """The places of the lines of a group in a file.
 
     Attributes:
         path: The file.

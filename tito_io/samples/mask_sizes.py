@@ -1,4 +1,4 @@
-"""How many ids the sampling masks of calls keep, for the summary of `tito samples`."""
+"""Count the ids that the sampling masks of calls keep, for the summary of `tito samples`."""
 
 from __future__ import annotations
 

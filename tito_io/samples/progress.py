@@ -1,4 +1,4 @@
-"""How far a run over a file is: bytes read and the current step, shown on a terminal."""
+"""Show the progress of a run over a file on a terminal: bytes read and the current step."""
 
 from __future__ import annotations
 

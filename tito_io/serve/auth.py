@@ -1,4 +1,4 @@
-"""API keys, and which session a request is about.
+"""Check the API key of a request, and find its session.
 
 A session's id is 128 random bits, and a client that has it may use that session. The id may stand in the
 path, in a header, or in the place of an API key, for agents whose base URL cannot carry a path. A gateway

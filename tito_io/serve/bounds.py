@@ -1,4 +1,4 @@
-"""How many connections of clients may be open, as the limit of open files allows."""
+"""Bound the open connections of clients by the limit of open files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def raise_open_files() -> int | None:
 
 @attrs.frozen
 class ConnectionBounds:
-    """What the connections of clients may use.
+    """Limits of the connections of clients.
 
     Attributes:
         files: How many files this process may open; None for no limit.

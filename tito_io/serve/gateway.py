@@ -73,7 +73,7 @@ def _not_needed(_: object, __: object, names: Collection[str]) -> None:
 
 @attrs.frozen(kw_only=True)
 class GatewayOptions:
-    """What the operator of a gateway can choose.
+    """The options of a gateway's operator.
 
     Attributes:
         limits: What requests and sessions may use.

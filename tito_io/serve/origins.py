@@ -1,4 +1,4 @@
-"""Which names of this gateway, and which pages, a request may come from.
+"""Check the host name and the web page that a request comes from.
 
 A web page can make its own name resolve to an address of this machine, and a browser then lets the page talk
 to what listens there (DNS rebinding). The name stands in `Host`, so that a request whose `Host` is not a

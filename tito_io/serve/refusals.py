@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class GatewayLimits:
-    """What one gateway, one session and one request may use. Exceeding a limit is an error; nothing is cut.
+    """Limits of one gateway, one session and one request. Exceeding a limit is an error; nothing is cut.
 
     Attributes:
         body_bytes: Longest request body. A chat repeats its whole history, at about four bytes an id.

@@ -1,4 +1,4 @@
-"""Go on with the message at the end of a request: after its ids if they were sampled here, or its text.
+"""Continue the message at the end of a request: after its ids if they were sampled here, else its text.
 
 A turn of this session goes on after its very ids, without its stop token, and nothing is rendered. Any other
 text is rendered with the conversation and left open; its ids are prompt, and do not train. What is sampled is

@@ -30,7 +30,7 @@ from .store import LostError, Store, StoredSession, StoreError
 
 @attrs.frozen(kw_only=True)
 class SessionHead:
-    """What a session was opened with.
+    """The options with which a session was opened.
 
     Attributes:
         created: In seconds since 1970.

@@ -35,7 +35,7 @@ vLLM 0.32, `SamplingParams._verify_args` in `vllm/sampling_params.py`.
 
 @attrs.frozen
 class AddedFields:
-    """What an answer holds besides the dialect's own fields.
+    """The fields of an answer besides the dialect's own.
 
     Attributes:
         meta_info: Whether each choice has SGLang's `meta_info`.

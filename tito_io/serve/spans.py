@@ -34,7 +34,7 @@ CANCELLED = "cancelled"
 
 @attrs.define(kw_only=True)
 class TurnRecord:
-    """What becomes of a request for a turn; filled in while it is answered.
+    """The record of a request for a turn; filled in while it is answered.
 
     Attributes:
         began: When the request came, in nanoseconds since 1970.

@@ -1,4 +1,4 @@
-"""What stores of sessions have in common: their protocol, their errors, and what they return.
+"""The protocol of a store of sessions, its errors, and its return values.
 
 A stored session is a head and one row per committed turn. Only the session's owner writes, and one gateway
 owns it at a time. Each change of owner raises the session's epoch, and a write names the epoch that its
@@ -82,7 +82,7 @@ class StoredSession:
 
 @attrs.frozen
 class SessionSummary:
-    """What a list shows of a stored session.
+    """The facts about a stored session that a list shows.
 
     Attributes:
         name: The session's id.

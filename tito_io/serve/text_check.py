@@ -24,7 +24,7 @@ DIFFERS = (
 
 
 class OnOtherText(StrEnum):
-    """What to do about a turn whose text is not that of its ids.
+    """How to treat a turn whose text is not that of its ids.
 
     Attributes:
         NOTICE: Count and log it.

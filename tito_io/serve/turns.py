@@ -57,7 +57,7 @@ async def served_model(engine: Engine) -> str:
 
 @attrs.frozen(kw_only=True)
 class RequestStamp:
-    """What a request is known by.
+    """The names and times that identify a request.
 
     Attributes:
         dialect: The name of its API.

@@ -76,7 +76,7 @@ JUMP = 25
 
 @attrs.frozen(kw_only=True)
 class TurnCard:
-    """What the page shows of a turn.
+    """The facts about a turn that the page shows.
 
     Attributes:
         number: The turn's number in the session.

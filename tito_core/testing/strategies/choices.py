@@ -1,4 +1,4 @@
-"""Many small choices out of one drawn number."""
+"""Make many small choices from one drawn number."""
 
 from __future__ import annotations
 

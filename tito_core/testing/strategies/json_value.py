@@ -1,4 +1,4 @@
-"""Any JSON at all, also where a message should be."""
+"""Draw any JSON value, also in place of a message."""
 
 from __future__ import annotations
 

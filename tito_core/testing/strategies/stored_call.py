@@ -53,7 +53,7 @@ def user(choices: Choices) -> dict[str, Any]:
 
 @attrs.frozen
 class Request:
-    """What is sent: messages, ids, and who wrote the ids if the sender knows."""
+    """A request: messages, ids, and the origin of the ids if it is known."""
 
     messages: Sequence[Message]
     ids: Sequence[int]

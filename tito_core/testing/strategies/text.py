@@ -1,4 +1,4 @@
-"""Texts of messages: plain ones, odd ones, and such as spell special tokens."""
+"""Texts of messages: plain ones, odd ones, and texts that spell special tokens."""
 
 from __future__ import annotations
 

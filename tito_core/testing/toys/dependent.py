@@ -1,4 +1,4 @@
-"""Toys that write after a turn what depends on more than the turn and the new messages."""
+"""Toys whose text after a turn depends on more than the turn and the new messages."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ DEPENDENT_TOYS = (
     ),
     chatml_like(
         "nonce",
-        "before each message stands a number that was never written before",
+        "each message begins with a number that was never written before",
         Turns(before=lambda *_: f"[{next(_nonces)}]"),
         nondeterministic=True,
     ),

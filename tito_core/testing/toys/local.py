@@ -1,4 +1,4 @@
-"""Toys that write after a turn what depends on the turn and the new messages alone."""
+"""Toys whose text after a turn depends only on the turn and the new messages."""
 
 from __future__ import annotations
 
@@ -448,22 +448,22 @@ def script(name: str, quirk: str, *merges: str, write: Turns = SCRIPT) -> Toy:
 
 
 LOCAL_TOYS = (
-    chatml_like("chatml", "none: every turn is written alike, and the history is kept", keeps=True),
+    chatml_like("chatml", "none: every turn is written the same way, and the history is kept", keeps=True),
     chatml_like(
         "default_system",
-        "a system text of the template's own stands first if none is sent",
+        "the template writes its own system text first if none is sent",
         write_default_system,
         keeps=True,
     ),
     chatml_like(
         "dated",
-        "a date stands in a system text of the template's own",
+        "the template's own system text has a date",
         Turns(first="<|im_start|>system\ntoday is 2024-05-07<|im_end|>\n"),
         keeps=True,
     ),
     chatml_like(
         "clock",
-        "a time stands in the system text, and is another one at each render",
+        "the system text has the time, which is another one at each render",
         write_clock,
         nondeterministic=True,
     ),
@@ -515,7 +515,7 @@ LOCAL_TOYS = (
     ),
     Toy(
         name="bracketed",
-        quirk="no generation prompt; a call's id stands after its arguments and must be nine characters long",
+        quirk="no generation prompt; a call's id comes after its arguments and must be nine characters long",
         write=write_bracketed,
         tokenizer=BRACKETS,
         close="</s>",
@@ -532,7 +532,7 @@ LOCAL_TOYS = (
     ),
     Toy(
         name="eos_when_done",
-        quirk="an end-of-text token stands where there is no generation prompt",
+        quirk="an end-of-text token is written if there is no generation prompt",
         write=write_eos_when_done,
         tokenizer=PHI,
         close="<|end|>\n",
@@ -552,7 +552,7 @@ LOCAL_TOYS = (
     ),
     chatml_like(
         "backward_calls",
-        "name and id stand after the arguments, the content after the calls",
+        "name and id come after the arguments, the content after the calls",
         Turns(text=backward),
         keeps=True,
     ),
@@ -572,7 +572,7 @@ LOCAL_TOYS = (
         "the second of two adjacent user or tool messages is dropped",
         Turns(left_out=repeats_role),
     ),
-    chatml_like("system_first", "system messages stand first, wherever they were sent", write_system_first),
+    chatml_like("system_first", "system messages come first, wherever they were sent", write_system_first),
     chatml_like(
         "strings_only",
         "content that is a list of parts is dropped",
@@ -624,7 +624,7 @@ LOCAL_TOYS = (
     ),
     chatml_like(
         "double_close",
-        "the close has the marker twice, of which the engine samples the first",
+        "the close has the marker twice, and the engine samples the first",
         Turns(close="\n<|im_end|>\n", after=closes_twice),
         tokenizer=TEXT_CLOSE,
         close="\n<|im_end|>\n<|im_end|>",

@@ -1,4 +1,4 @@
-"""The text that a toy template writes, and where in it each message's text stands."""
+"""The text that a toy template writes, and the position of each message's text in it."""
 
 from __future__ import annotations
 

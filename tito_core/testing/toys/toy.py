@@ -1,4 +1,4 @@
-"""A toy model family: a chat template, a tokenizer, and what is true of both."""
+"""A toy model family: a chat template, a tokenizer, and the properties of both."""
 
 from __future__ import annotations
 

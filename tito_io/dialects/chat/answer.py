@@ -92,7 +92,7 @@ def _usage(counted: Usage) -> dict[str, Any]:
 
 @attrs.define
 class StreamedChoice:
-    """What was sent of one choice of a stream."""
+    """The part of one streamed choice that was sent."""
 
     text: StreamText
     ids: list[int] = attrs.field(factory=list)

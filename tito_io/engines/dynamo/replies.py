@@ -1,4 +1,4 @@
-"""From Dynamo's answers to replies; every invariant is checked on the way.
+"""Turn Dynamo's answers into replies, and check every invariant.
 
 Ids stand in `nvext`, beside the OpenAI answer. The frontend writes `completion_token_ids` and
 `prompt_token_ids` there, the worker `engine_data`. The frontend's are read: the worker's are missing after a
@@ -31,7 +31,7 @@ ENDS = {"eos": "stop"}
 
 
 class DynamoNotice(StrEnum):
-    """What a reply of Dynamo lacks, which its ids do not show.
+    """Notices about data missing in a reply of Dynamo, which its ids do not show.
 
     These are values on the reply, not warnings: where warnings are errors, a warning would lose the turn.
 

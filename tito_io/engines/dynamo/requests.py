@@ -183,7 +183,7 @@ OWNED = frozenset(("max_tokens", "n", "seed", "stop", "stop_token_ids", "tempera
 
 @attrs.frozen(kw_only=True)
 class DynamoOptions:
-    """What every turn of an engine is requested with.
+    """The options with which every turn of an engine is requested.
 
     Attributes:
         logprobs: Whether to request log-probabilities.

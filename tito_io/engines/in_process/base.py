@@ -53,7 +53,7 @@ Cancel = Callable[[], object]
 
 
 class InProcessEngine(WithFamily, Engine):
-    """What the engines in this process share.
+    """Base class of the engines in this process.
 
     Args:
         family: Renders messages and parses sampled ids: of the model's folder (`Family.load`), or of its

@@ -1,4 +1,4 @@
-"""What an engine in this process samples, piece by piece, and the reply that the pieces make."""
+"""Collect what an engine in this process samples, piece by piece, and make the reply."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LocalTurn:
 
 @attrs.frozen(kw_only=True)
 class Piece:
-    """What an engine reports at once of one turn.
+    """One piece of a turn, as an engine reports it.
 
     Attributes:
         index: Which of the `n` turns it belongs to.

@@ -1,4 +1,4 @@
-"""What the engines of vLLM's Python objects share: sampling parameters, outputs and limits."""
+"""Shared by the engines of vLLM's Python objects: sampling parameters, outputs and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGPROBS = {"raw_logprobs": "raw", "processed_logprobs": "processed"}
 
 
 class VllmObject(InProcessEngine):
-    """What the engines of vLLM's objects share."""
+    """Base class of the engines of vLLM's objects."""
 
     renders_as: str = "vllm"
     extras = EXTRAS

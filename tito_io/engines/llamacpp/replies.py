@@ -1,4 +1,4 @@
-"""From llama.cpp's answers to replies; every invariant is checked on the way.
+"""Turn llama.cpp's answers into replies, and check every invariant.
 
 Of the prompt only its length comes back. Ids stand in `tokens`. Log-probabilities stand in entries that name
 their ids, and are fewer than the ids: an id inside a character has none, nor have those that a stop string
@@ -30,7 +30,7 @@ LOADING = "Loading model"
 
 
 class LlamaCppNotice(StrEnum):
-    """What a reply of llama.cpp lacks, or was completed with.
+    """Notices about data that a reply of llama.cpp lacks, or was completed with.
 
     Attributes:
         LOGPROBS_MISSING: Some ids have no log-probability (None): the server has none for ids inside a

@@ -1,4 +1,4 @@
-"""From LMDeploy's answers to replies; every invariant is checked on the way.
+"""Turn LMDeploy's answers into replies, and check every invariant.
 
 An answer has SGLang's shape: ids in `output_ids`, and `[log-probability, id]` an id in `meta_info`. Of the
 prompt only its length comes back. A stream brings what is new in each event, and its last event the stop

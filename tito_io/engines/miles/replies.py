@@ -1,4 +1,4 @@
-"""From a session's answers to replies and records, in SGLang's form: each id beside its log-probability.
+"""Turn a session's answers into replies and records, in SGLang's form: each id with its log-probability.
 
 `meta_info.output_token_logprobs` holds `[log-probability, id, ...]` for every sampled id.
 """

@@ -1,4 +1,4 @@
-"""Which tags of a completion's text were sampled as tokens, and which are letters."""
+"""Find which tags of a completion's text were sampled as tokens, and which as letters."""
 
 from __future__ import annotations
 

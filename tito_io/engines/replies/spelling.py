@@ -1,4 +1,4 @@
-"""Whether the text that an engine sent is that of the ids that it sent beside it.
+"""Check whether the text of an engine's answer is the text of its ids.
 
 Engines leave special tokens out, cut a text at its stop, trim it, or write a part of a character in their own
 way. None of that is a difference here: only what no such rule explains is one.

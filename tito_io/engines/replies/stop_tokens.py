@@ -1,4 +1,4 @@
-"""Whether a turn that an engine calls finished has its stop token.
+"""Check whether a turn that an engine calls finished has its stop token.
 
 Some servers cut the stop token off its ids, its log-probabilities and its counts alike, so that all agree.
 Continued without it, the next prompt would not be what the model saw.

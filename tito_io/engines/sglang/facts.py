@@ -1,4 +1,4 @@
-"""What an SGLang server states about itself: version, longest prompt, seeds, vocabulary size.
+"""Read the facts of an SGLang server: version, longest prompt, seeds, vocabulary size.
 
 Nothing here samples. What a server does not state is None; an outage is an error.
 """
@@ -40,7 +40,7 @@ LAST_ID = re.compile(r"logit_bias must has? keys in \[0, (\d+)\]")
 
 @attrs.frozen
 class ServerFacts:
-    """What a server states about itself; None where it does not.
+    """The facts that a server states about itself; None if it does not.
 
     Attributes:
         version: Such as `(0, 5, 23)`.

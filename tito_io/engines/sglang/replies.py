@@ -1,4 +1,4 @@
-"""From SGLang's answers to replies; every invariant is checked on the way.
+"""Turn SGLang's answers into replies, and check every invariant.
 
 Each route has its own reader of one turn. The body that a stream adds up to goes through the same reader.
 """

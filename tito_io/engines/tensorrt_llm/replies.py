@@ -1,4 +1,4 @@
-"""From TensorRT-LLM's answers to replies; every invariant is checked on the way.
+"""Turn TensorRT-LLM's answers into replies, and check every invariant.
 
 A choice has its ids in `token_ids` and one log-probability an id in `logprobs.token_logprobs`. Of the prompt
 only its length comes back (`serve/postprocess_handlers.py`).

@@ -1,4 +1,4 @@
-"""From vLLM's answers to replies; every invariant is checked on the way."""
+"""Turn vLLM's answers into replies, and check every invariant."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ ENDPOINTS: Mapping[str, tuple[str, Shape]] = {
 
 
 class Notice(StrEnum):
-    """What a reply of vLLM was requested with and did not get.
+    """Notices about data that were requested from vLLM and did not come.
 
     Attributes:
         FELL_BACK: The ids went by `/v1/completions`: the server has no generate route, or keeps it closed.

@@ -1,1 +1,1 @@
-"""The package `fastokens` in place of `tokenizers`, where both were seen to give the same ids."""
+"""Use the package `fastokens` in place of `tokenizers` if both give the same ids."""

@@ -1,4 +1,4 @@
-"""Certificates of parity: what was encoded by two tokenizers, and whether the ids were the same."""
+"""Certificates of parity: the texts that two tokenizers encoded, and whether the ids were the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Encode = Callable[[str], list[int] | None]
 
 @frozen
 class Certificate:
-    """What a comparison of two tokenizers found.
+    """The result of a comparison of two tokenizers.
 
     Attributes:
         texts: How many texts were compared.

@@ -1,4 +1,4 @@
-"""The texts that the kernel's questions to a chat template come out as."""
+"""The rendered texts of the kernel's questions to a chat template."""
 
 from __future__ import annotations
 

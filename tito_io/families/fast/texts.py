@@ -1,4 +1,4 @@
-"""Texts on which two tokenizers are compared: those where implementations of one tokenizer come to differ.
+"""Texts to compare two tokenizers: those on which implementations of one tokenizer tend to differ.
 
 The texts are the same in every process: they are drawn with a fixed seed.
 """

@@ -1,4 +1,4 @@
-"""Which tokens of a GGUF file end a turn: those at which llama.cpp stops to sample.
+"""Find the tokens of a GGUF file that end a turn: those at which llama.cpp stops sampling.
 
 A GGUF file has no list of them. llama.cpp finds most by their text (`src/llama-vocab.cpp`), and its server
 cannot be asked for another choice, so that a turn may end with any of them.

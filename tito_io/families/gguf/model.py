@@ -22,7 +22,7 @@ _NAMED = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seper
 
 @frozen(eq=False)
 class GgufModel:
-    """What a GGUF file says about text and ids.
+    """The data of a GGUF file that decide text and ids.
 
     Attributes:
         folder: Its chat templates and stop ids, as those of a model folder.

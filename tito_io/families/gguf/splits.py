@@ -1,4 +1,4 @@
-"""How text is split before byte-level BPE, by the name that a GGUF file has for it (`tokenizer.ggml.pre`).
+"""Rules that split text before byte-level BPE, by their name in a GGUF file (`tokenizer.ggml.pre`).
 
 A GGUF file holds only the name; llama.cpp has the rule in its source (`src/llama-vocab.cpp`). Its converter
 finds the name by the ids of one text, so that a model may have the name and another normalizer. The names

@@ -1,1 +1,1 @@
-"""What engines do to chat messages before a chat template sees them."""
+"""Change chat messages as engines do before a chat template sees them."""

@@ -21,7 +21,7 @@ MEDIA = {
 
 
 class Absent(Enum):
-    """What becomes of a content that is null or left out."""
+    """How an engine changes a content that is null or left out."""
 
     KEPT = "stays as it came"
     DROPPED = "the template gets no content"
@@ -30,7 +30,7 @@ class Absent(Enum):
 
 
 class NoParts(Enum):
-    """What becomes of a content that is an empty list."""
+    """How an engine changes a content that is an empty list."""
 
     JOINED = "an empty text where texts are joined, an empty list otherwise"
     LIST = "an empty list"
@@ -38,7 +38,7 @@ class NoParts(Enum):
 
 
 class Arguments(Enum):
-    """What becomes of a call's arguments, which requests have as JSON text."""
+    """How an engine changes a call's arguments, which requests have as JSON text."""
 
     OBJECT_IF_WRITTEN = "an object, unless the template writes a text as it is, and an object otherwise"
     JSON_IF_READ = "any JSON where the template reads an object, and what is no JSON is refused; else a text"
@@ -51,7 +51,7 @@ class Arguments(Enum):
 
 
 class Developer(Enum):
-    """What becomes of messages of the role `developer`."""
+    """How an engine changes messages of the role `developer`."""
 
     KEPT = "stay as they came"
     SYSTEM = "`system`, but for templates of gpt-oss"
@@ -59,7 +59,7 @@ class Developer(Enum):
 
 
 class LastTurn(Enum):
-    """What becomes of an assistant's message at the end of a conversation."""
+    """How an engine changes an assistant's message at the end of a conversation."""
 
     KEPT = "stays as it came"
     USER = "a text becomes a user's message, without calls and reasoning"
@@ -88,7 +88,7 @@ class Keys:
 
 @frozen(kw_only=True, eq=False, repr=False)
 class MessageRules:
-    """What one engine does; the comments in `engines.py` name the lines of its source.
+    """The rules of one engine; the comments in `engines.py` name the lines of its source.
 
     Attributes:
         engine: The engine and its versions.

@@ -1,4 +1,4 @@
-"""What an engine finds out about a chat template before it renders: from its syntax, or by short renders."""
+"""Find what an engine learns about a chat template before it renders: by its syntax, or by short renders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call has beyond ids and log-probabilities, as JSON data for the `extra` objects of foreign formats.
+"""A call's data beyond ids and log-probabilities, as JSON for the `extra` objects of foreign formats.
 
 The object stands in `extra` under the key `tito`. A call that continues another one has only what it adds to
 it, and `joins`, by which another call of the same name is recognised.

@@ -19,7 +19,7 @@ Record: TypeAlias = Mapping[str, Any]
 
 @attrs.frozen
 class CallPlace:
-    """Where calls come from.
+    """The line and the conversation that calls come from.
 
     Attributes:
         line: The line's number, counted from 1.
