@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.faults.fault import ROOT
 
 
+@pytest.mark.whole
 def test_tests_are_collected_without_xdist() -> None:
     """Its marks are registered here: an unknown mark is an error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -65,6 +65,7 @@ LEFT_OUT = {
     "tests/docs/test_pictures.py": "its pictures",
     "tests/io/pages": "pages in a browser",
     "tests/io/serve/test_browser.py": "pages in a browser",
+    "tests/io/serve/test_agent_sizes.py": "requests of 160 KB",
     "tests/everything": "the tool that tries real programs",
     "tests/mutants": "the tool that plants faults",
     "tests/release": "the artefacts of a release",
@@ -103,8 +104,15 @@ def choose(config: pytest.Config) -> None:
 def runs(item: pytest.Item, tier: str) -> bool:
     """Return whether a test belongs to a tier."""
     path = item.path.relative_to(item.config.rootpath).as_posix()
-    brief = item.get_closest_marker("whole") is None and not is_left_out(path)
+    marked = item.get_closest_marker("whole") is not None
+    brief = not (marked or is_left_out(path) or _event_loop(item) == "trio")
     return tier == ALL or brief == (tier == BRIEF)
+
+
+def _event_loop(item: pytest.Item) -> str | None:
+    """Return the event loop of a test that runs on several: a brief run tries asyncio alone."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("anyio_backend") if callspec else None
 
 
 class FailuresAtOnce:

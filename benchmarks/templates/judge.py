@@ -59,8 +59,8 @@ Found = Truth | Unclear | TemplateRefused
 WHOLE = 3
 
 
-def judged(entry: Entry, most: int | None = None) -> Judged:
-    """Judge a template, in each rendering or the first `most` of them."""
+def judged(entry: Entry, most: int | None = None, shapes: Sequence[str] = SHAPES) -> Judged:
+    """Judge a template in conversations of some shapes, in each rendering or the first `most` of them."""
     began = time.process_time()
     result = Judged(entry.name, entry.digest, entry.repositories)
     try:
@@ -75,7 +75,7 @@ def judged(entry: Entry, most: int | None = None) -> Judged:
         texts = judge.texts()
         if texts not in seen:
             seen[texts] = None
-            found += [judge.rendered(label)] if judge.located or not found else []
+            found += [judge.rendered(label, shapes)] if judge.located or not found else []
     return attrs.evolve(result, renderings=tuple(found), seconds=time.process_time() - began)
 
 
@@ -169,14 +169,14 @@ class Judge:
         except TemplateRefused as refused:
             return refused
 
-    def rendered(self, label: str) -> Rendered:
-        """Judge every conversation."""
+    def rendered(self, label: str, shapes: Sequence[str]) -> Rendered:
+        """Judge the conversations of these shapes."""
         ends = ids_of(self.family, [*self.stops.all, ODD])
         try:
             self.kernel = Kernel(self.bound, Profile(suffix=suffix_ids(self.bound), stop_ids=ends))
         except (InputError, TemplateRefused) as error:
             self.error = f"no close: {_short(error)}"
-        cells = tuple(self._cell(*self.known[shape]) for shape in SHAPES)
+        cells = tuple(self._cell(*self.known[shape]) for shape in shapes)
         return Rendered(label, cells, tuple(sorted(self.stops.all)), self._seams())
 
     def _seams(self) -> dict[str, str]:

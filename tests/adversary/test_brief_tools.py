@@ -38,6 +38,7 @@ def changed(folder: Path) -> Family:
     return Family.load(folder)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("long", [0, 1 << 40], ids=["names alone", "all of the tools"])
 async def test_a_reminder_in_long_conversations_without_calls_is_not_lost(
     long: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

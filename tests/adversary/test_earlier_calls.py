@@ -258,6 +258,7 @@ def test_no_answer_is_another_than_the_real_one(name: str) -> None:
     assert wrong(*CONVERSATIONS[name]) == {}
 
 
+@pytest.mark.whole
 def test_templates_that_do_not_look_back_are_answered() -> None:
     """In all conversations, whatever they reject."""
     for name, (template, history, turn, new) in CONVERSATIONS.items():

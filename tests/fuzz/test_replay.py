@@ -33,6 +33,7 @@ def test_changed_seeds_raise_documented_errors_alone(name: str) -> None:
             target.run(mutated(seed, random, as_json=target.json, longest=1 << 14))
 
 
+@pytest.mark.whole
 def test_some_changed_seeds_are_accepted_and_some_refused() -> None:
     target, random = TARGETS["vllm"], Random(0)  # noqa: S311  # likewise
     changed = [mutated(target.seeds[0], random, as_json=True, longest=1 << 14) for _ in range(40)]

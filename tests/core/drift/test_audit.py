@@ -102,6 +102,7 @@ def compared_prompts(calls: Sequence[StoredCall], family: Family) -> list[tuple[
     return compared
 
 
+@pytest.mark.whole
 @given(TURNS, FAMILIES)
 def test_every_prompt_is_compared_whole_though_none_is_compared_twice(
     turns: list[Turn], family: Family

@@ -32,6 +32,7 @@ def test_of_equal_calls_the_latest_before_the_child_is_continued(orders: Sequenc
     assert node["x"].rivals == ()
 
 
+@pytest.mark.whole
 def test_thousands_of_equal_calls_share_their_rivals() -> None:
     twins = [call(f"{i:04}", [1], [2], order=i) for i in range(2_000)]
     children = [call(f"c{i:04}", [1, 2, i], [3], order=i) for i in range(2_000)]

@@ -27,6 +27,7 @@ def plain(toy: Toy) -> Template:
     return Template(render, toy.decode, frozenset(toy.stop_ids))
 
 
+@pytest.mark.whole
 def test_the_place_that_is_found_is_the_one_that_a_toy_knows() -> None:
     """It may begin a call's rest earlier, where the toy counts that as the turn's own text."""
     counted: Counter[str] = Counter()

@@ -72,6 +72,7 @@ def test_a_mark_by_itself_is_a_blank_line(tmp_path: Path) -> None:
     assert [line.number for line in lines(tmp_path / "log.jsonl")] == [2]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_template_s_mark_is_noted_since_engines_write_it(tmp_path: Path, *, bare: bool) -> None:
     model = folder(tmp_path / "model", NO_TOOLS)

@@ -216,6 +216,7 @@ del signal.pthread_sigmask, os.fork, os.killpg, os.getuid
 """Takes away what Windows lacks. Files must name their encoding, which there is not UTF-8."""
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -128,6 +128,7 @@ async def test_the_template_s_close_is_asked_for_once_for_each_rendering() -> No
     assert asked[0] == asked[1] > asked[2] == asked[3]
 
 
+@pytest.mark.whole
 async def test_conversations_at_once_share_a_client_and_do_not_meet() -> None:
     client = TokenClient(embedded(seed=5), Policy())
     done: dict[str, Trajectory] = {}

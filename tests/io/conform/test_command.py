@@ -42,6 +42,7 @@ def conform(*arguments: str) -> Result:
     return CliRunner().invoke(tito, ["conform", *arguments])
 
 
+@pytest.mark.whole
 def test_the_naive_program_fails_and_the_table_says_where(folder: Path) -> None:
     found = conform("--vectors", str(folder), "--differences", "--", *NAIVE)
     assert found.exit_code == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tito_core import Refusal, Stitched, try_stitch
 from tito_core.errors import InputError
 from tito_core.seams.suffix import suffix_ids
@@ -14,6 +16,7 @@ from tito_io.conform.vector import Vector
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "conform.md"
 
 
+@pytest.mark.whole
 def test_the_reference_is_exact_or_refuses_rightly(vectors: dict[str, Vector]) -> None:
     judged = [judge(one, reference.answer(one.question)) for one in vectors.values()]
     bad = [one for one in judged if one.verdict not in (Verdict.EXACT, Verdict.REFUSED)]

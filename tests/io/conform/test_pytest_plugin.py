@@ -84,6 +84,7 @@ def test_a_function_may_return_ids_or_none(run: Run) -> None:
     run("adapter:ids").assert_outcomes(passed=4)
 
 
+@pytest.mark.whole
 def test_what_is_not_offered_is_skipped_and_an_exception_is_shown(run: Run) -> None:
     run("adapter:missing").assert_outcomes(passed=1, skipped=3)
     found = run("adapter:breaks", "-k", "window")

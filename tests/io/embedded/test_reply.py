@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tito_io.embedded import Sampler, family, generate, vocabulary
 from tito_io.embedded.parsing import parse
 from tito_io.embedded.reply import DEEPEST, draw_arguments
@@ -26,6 +28,7 @@ def test_nothing_is_called_where_nothing_is_offered_or_no_assistant_speaks() -> 
     )
 
 
+@pytest.mark.whole
 def test_calls_are_rarer_after_results() -> None:
     fault_rates, asked = only(tool_calls=0.8), [{"role": "user", "content": "x"}]
     told = [{"role": "assistant", "content": "y"}, {"role": "tool", "content": "z"}]
@@ -34,6 +37,7 @@ def test_calls_are_rarer_after_results() -> None:
     assert 25 <= sum(TOOL_CALL in whole(reply) for reply in found) <= 55
 
 
+@pytest.mark.whole
 def test_calls_fit_the_schema() -> None:
     seen: set[str] = set()
     properties: dict[str, Any] = WEATHER["function"]["parameters"]["properties"]  # type: ignore[index]
@@ -51,6 +55,7 @@ def test_calls_fit_the_schema() -> None:
     assert seen == set(properties)
 
 
+@pytest.mark.whole
 def test_a_call_is_written_in_more_ways_than_one() -> None:
     bodies = [
         whole(reply).partition(TOOL_CALL)[2]

@@ -23,6 +23,7 @@ TRAINED = (
 )
 
 
+@pytest.mark.whole
 def test_every_process_trains_the_same_vocabulary() -> None:
     found = set()
     for seed in ("1", "2"):

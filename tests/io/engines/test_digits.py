@@ -95,6 +95,7 @@ def test_a_prompt_before_it_is_packed_writes_little_more(written: list[int]) -> 
     assert written == [5, 6, 7, 8]
 
 
+@pytest.mark.whole
 def test_a_conversation_has_one_body_and_takes_it_along_as_it_goes() -> None:
     texts: dict[int, Written] = {}
     known, trajectory = Digits(texts), rollout(8)
@@ -136,6 +137,7 @@ def test_ids_are_written_wherever_they_stand_in_a_body() -> None:
     assert encoded({"ids": ids}) == b'{"ids":[1,2]}'
 
 
+@pytest.mark.whole
 def test_an_address_that_was_used_before_says_nothing() -> None:
     """What forgets a part may be interrupted; the next part may stand where that one stood."""
     texts: dict[int, Written] = {}

@@ -199,6 +199,7 @@ async def test_a_stream_that_falls_silent_is_unreachable() -> None:
             await events(base_url, seconds=0.1)
 
 
+@pytest.mark.whole
 async def test_a_stream_that_is_left_closes_its_connection() -> None:
     left = anyio.Event()
 
@@ -216,6 +217,7 @@ async def test_a_stream_that_is_left_closes_its_connection() -> None:
     gc.collect()  # whatever was left in its middle would complain here
 
 
+@pytest.mark.whole
 async def test_the_end_mark_ends_a_stream_that_stays_open() -> None:
     async def ended(stream: SocketStream) -> None:
         await stream.send(STREAM + b"\r\n" + EVENT + b"data: [DONE]\n\n")

@@ -200,6 +200,7 @@ def test_files_have_the_permissions_that_the_user_chose(cache: ProfileCache) -> 
     assert stat.S_IMODE((cache.folder / f"{KEY}.json").stat().st_mode) == 0o640
 
 
+@pytest.mark.whole
 def test_many_writers_and_readers_of_one_file(cache: ProfileCache) -> None:
     """Whoever reads meanwhile finds a whole profile or none."""
     profiles = [Profile(suffix=tuple(range(size))) for size in range(0, 4000, 200)]

@@ -356,6 +356,7 @@ def test_padding_of_a_trainer_makes_no_other_vocabulary(tmp_path: Path, probing:
     assert probing.asked == 1
 
 
+@pytest.mark.whole
 def test_two_processes_at_once(folder: Path, cache: Path) -> None:
     program = (
         "import sys; from tito_io.families import Family; from tito_core.data import to_data; import json\n"

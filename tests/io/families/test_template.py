@@ -86,6 +86,7 @@ def test_splitting_stops_at_the_limit() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.whole
 def test_the_default_limits_fit_into_little_memory() -> None:
     script = (
         "import resource\n"

@@ -271,6 +271,7 @@ def test_a_branch_trains_the_common_turns_once() -> None:
     assert second == sampled(calls)[4]
 
 
+@pytest.mark.whole
 def test_runs_at_the_same_time_are_trees_of_their_own() -> None:
     calls = ModelCalls(TokenClient(embedded(seed=2), Policy(odd_stop=OddStop.KEEP)), on_refusal="raise")
 

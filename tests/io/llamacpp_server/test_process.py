@@ -79,6 +79,7 @@ def test_an_interrupt_while_it_loads_stops_the_server(file: Path) -> None:
     assert seen[0].poll() is not None
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux lets a process wait for any other")
 def test_a_server_ends_with_a_process_that_was_killed(file: Path) -> None:
     program = (

@@ -199,6 +199,7 @@ def many(count: int) -> Iterator[bytes]:
         yield line(f"conversation-{number}", StoredCall(name="a", step=step))
 
 
+@pytest.mark.whole
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
@@ -315,6 +316,7 @@ def test_what_is_wrong_in_a_compressed_file_is_said(tmp_path: Path) -> None:
     assert "None" not in str(caught.value)
 
 
+@pytest.mark.whole
 def test_a_long_trace_needs_no_recursion(tmp_path: Path) -> None:
     (trace,) = recorded("A node that was not sampled may have no ids")
     asked, said = trace["nodes"]

@@ -97,6 +97,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [place for key, item in keys for place in ((value, key), *places(item))]
 
 
+@pytest.mark.whole
 @given(st.sampled_from(READABLE), st.data())
 @tries(20)
 def test_whatever_is_wrong_in_a_line_is_a_problem_and_no_crash(row: dict[str, Any], data: Any) -> None:

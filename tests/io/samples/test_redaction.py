@@ -57,6 +57,7 @@ def structure(forest: Forest) -> list[Any]:
     ]
 
 
+@pytest.mark.whole
 @given(CALLS, st.booleans())
 @tries(10)
 def test_the_structure_stays(calls: list[StoredCall], numbered: bool) -> None:

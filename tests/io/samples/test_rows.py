@@ -329,6 +329,7 @@ def test_a_library_that_is_missing_is_named(
         module.library() if hasattr(module, "library") else module.ZstdFrames(tmp_path)
 
 
+@pytest.mark.whole
 @given(st.integers(0, 2**31 - 1), st.lists(st.none() | st.floats(max_value=0, allow_nan=False), min_size=1))
 def test_parquet_keeps_every_digit(first: int, logprobs: list[float | None]) -> None:
     step = attrs.evolve(SMALL[0].step, completion_ids=[first] * len(logprobs), logprobs=logprobs)

@@ -110,6 +110,7 @@ def test_only_so_many_calls_are_looked_at() -> None:
     assert isinstance(older.step.prompt_ids, Ids)
 
 
+@pytest.mark.whole
 def test_a_long_log_needs_memory_for_what_is_new_in_each_line(tmp_path: Path) -> None:
     records = [
         orjson.dumps(chat(one.name, one.step.prompt_ids.tolist(), one.step.completion_ids.tolist())) + b"\n"

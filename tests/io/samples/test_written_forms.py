@@ -87,6 +87,7 @@ def test_what_is_written_comes_back(calls: list[StoredCall], masks: bool, how: t
     assert make_rows(found) == make_rows(forest)
 
 
+@pytest.mark.whole
 @given(talks(), st.sampled_from(WRITTEN))
 @tries(2)
 def test_rows_of_a_stored_session_are_those_of_what_is_written(

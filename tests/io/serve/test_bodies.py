@@ -59,6 +59,7 @@ THREE: dict[str, tuple[str, dict[str, Any], str]] = {
 """Requests of three messages or parts by their API, and a field of its errors."""
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ATTACKS)
 def test_few_bytes_take_little_time_and_memory(name: str) -> None:
     """Each took 14 to 25 seconds, or 2 GB."""
@@ -73,6 +74,7 @@ def test_few_bytes_take_little_time_and_memory(name: str) -> None:
     assert time.thread_time() - begun < 5
 
 
+@pytest.mark.whole
 def test_a_gateway_answers_others_while_it_refuses_such_a_body() -> None:
     data, coding, words = ATTACKS["lists"]
     with started("--store", "memory") as process, httpx2.Client(base_url=process.url, timeout=60) as http:

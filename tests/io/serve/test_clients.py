@@ -19,6 +19,7 @@ from tito_core.samples import make_rows
 from tito_io.embedded import FaultRates
 from tito_io.serve.gateway import GatewayOptions
 
+WHOLE = pytest.mark.whole
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]  # as uvicorn's
 TURNS = 50
 ASK: Any = HELLO
@@ -72,7 +73,7 @@ def results(calls: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"role": "tool", "tool_call_id": call["id"], "content": "sunny, 21 C"} for call in calls]
 
 
-@pytest.mark.parametrize("thoughts", ["echoed", "dropped"])
+@pytest.mark.parametrize("thoughts", [pytest.param("echoed", marks=WHOLE), "dropped"])
 async def test_openai_s_client_keeps_every_id_through_fifty_turns_with_tools(
     thoughts: str, talk: Talk
 ) -> None:
@@ -91,6 +92,7 @@ async def test_openai_s_client_keeps_every_id_through_fifty_turns_with_tools(
     await check(talk, TURNS)
 
 
+@pytest.mark.whole
 async def test_openai_s_client_keeps_every_id_of_fifty_streamed_turns(talk: Talk) -> None:
     messages: list[Any] = list(HELLO)
     told: list[int] = []
@@ -117,6 +119,7 @@ async def silent() -> AsyncIterator[Talk]:
         yield talk
 
 
+@pytest.mark.whole
 async def test_openai_s_client_reads_a_chat_through_its_engine_s_silence(silent: Talk) -> None:
     async with openai(silent) as client, client.chat.completions.stream(model=MODEL, messages=ASK) as stream:
         kinds = [event.type async for event in stream]
@@ -125,6 +128,7 @@ async def test_openai_s_client_reads_a_chat_through_its_engine_s_silence(silent:
     assert said.choices[0].message.content == "ok"
 
 
+@pytest.mark.whole
 async def test_openai_s_client_reads_a_response_through_its_engine_s_silence(silent: Talk) -> None:
     async with openai(silent) as client, client.responses.stream(model=MODEL, input=ASK) as stream:
         kinds = [event.type async for event in stream]
@@ -133,6 +137,7 @@ async def test_openai_s_client_reads_a_response_through_its_engine_s_silence(sil
     assert said.output_text == "ok"
 
 
+@pytest.mark.whole
 async def test_anthropic_s_client_reads_a_message_through_its_engine_s_silence(silent: Talk) -> None:
     """It keeps pings to itself."""
     asked: Any = {"model": MODEL, "messages": ASK, "max_tokens": 9}
@@ -189,7 +194,7 @@ TOOL = {
 
 
 @pytest.mark.parametrize("talk", [{"fault_rates": FaultRates(malformed=0.0)}], indirect=True)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [pytest.param(False, marks=WHOLE), True], ids=["whole", "streamed"])
 async def test_anthropic_s_client_keeps_every_id_through_fifty_turns_with_tools(
     stream: bool, talk: Talk
 ) -> None:
@@ -209,7 +214,7 @@ async def test_anthropic_s_client_keeps_every_id_through_fifty_turns_with_tools(
     await check(talk, TURNS)
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["restated", "by name"])
+@pytest.mark.parametrize("named", [pytest.param(False, marks=WHOLE), True], ids=["restated", "by name"])
 async def test_openai_s_responses_keep_every_id(named: bool, talk: Talk) -> None:
     items: list[Any] = [user("Where is the bridge?")]
     tool: Any = {"type": "function", **FUNCTION, "strict": False}
@@ -228,6 +233,7 @@ async def test_openai_s_responses_keep_every_id(named: bool, talk: Talk) -> None
     await check(talk, 20)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("talk", [{"max_new_tokens": None}], indirect=True)
 async def test_forced_calls_and_schemas_keep_every_id(talk: Talk) -> None:
     schema = {"type": "object", "properties": {"city": {"enum": ["Quito"]}}, "required": ["city"]}

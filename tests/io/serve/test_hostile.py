@@ -107,6 +107,7 @@ def test_whatever_is_logged_is_one_line_of_printable_text(capsys: pytest.Capture
     assert all(line.startswith("  ") for line in lines[1:])
 
 
+@pytest.mark.whole
 def test_a_gateway_s_log_has_none_of_them(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = ("--store", "memory", "--access-log", "--log-level", "debug")

@@ -297,6 +297,7 @@ async def test_a_clients_own_key_is_never_an_image_of_its_choice(talk: Talk, eng
     assert engine.asked[-1] == ("media", [url("cat")])
 
 
+@pytest.mark.whole
 @limited_to(media_bytes=len(b"image/png\ncat"))  # each is kept with its type
 async def test_a_session_holds_so_many_bytes_of_images(talk: Talk, engine: Seeing) -> None:
     first = await talk.said([CAT])

@@ -81,6 +81,7 @@ async def counted(turns: list[tuple[str, float | None]]) -> tuple[Caching, list[
     return engine, counters
 
 
+@pytest.mark.whole
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.none() | st.floats(0, 1)), min_size=1, max_size=8))
 def test_no_more_is_found_in_a_cache_than_was_expected_there(turns: list[tuple[str, float | None]]) -> None:

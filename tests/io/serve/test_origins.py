@@ -155,6 +155,7 @@ async def test_a_websocket_of_another_site_is_closed_and_a_lifespan_passes() -> 
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
+@pytest.mark.whole
 def test_the_command_checks_names(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = ("--store", "memory", "--trusted-host", "tito.example", "--access-log")

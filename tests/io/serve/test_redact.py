@@ -60,6 +60,7 @@ async def test_words_are_not_repeated_where_looking_for_quotations_would_take_lo
     assert "logit_bias" not in found.text
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("value", [None, "", 7, {}, [], True])
 def test_what_is_looked_through_is_bounded_whatever_it_is(value: Any) -> None:
     assert repeated("no", {"input": [value] * MOST}) == ""

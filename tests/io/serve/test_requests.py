@@ -342,6 +342,7 @@ async def test_an_upgrade_is_refused_with_the_protocol_that_is_served() -> None:
     assert told == (426, "HTTP/1.1", "upgrade")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("in_session", [False, True])
 def test_an_upgrade_to_a_websocket_is_answered_so_that_codex_uses_http(
     tmp_path: Path, in_session: bool
@@ -433,6 +434,7 @@ async def test_requests_as_the_sdks_of_agents_send_them() -> None:
         assert [one.type async for one in stream][-1] in ("response.completed", "response.incomplete")
 
 
+@pytest.mark.whole
 async def test_a_body_in_parts_of_one_byte_takes_no_more_than_a_whole_one() -> None:
     """A client chooses the parts, and a list of them would take eight times the limit."""
     gateway = scripted_gateway(Scripted(), choices=limited(body_bytes=LIMIT))

@@ -159,6 +159,7 @@ def test_a_row_holds_only_what_is_new(steps: list[Step]) -> None:
     anyio.run(run)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("odd", [OddStop.KEEP, OddStop.REPLACE])
 async def test_a_rollout_read_again_goes_on_by_ids_and_gives_the_same_rows(odd: OddStop) -> None:
     """The embedded engine's odd stops and cut turns are among them."""

@@ -30,6 +30,7 @@ def answered(port: int, head: str, length: int) -> tuple[str, Any]:
     return first.decode().splitlines()[0], json.loads(body)
 
 
+@pytest.mark.whole
 def test_a_body_that_is_too_long_is_read_before_the_answer() -> None:
     with started("--store", "memory", "--max-body", "1") as gateway:
         port = int(gateway.url.rpartition(":")[2])

@@ -24,7 +24,7 @@ def toy_named(name: str) -> Toy:
         KeyError: No toy has this name.
 
     >>> toy_named("chatml").quirk
-    'none: every turn is written alike, and the history is kept'
+    'none: every turn is written the same way, and the history is kept'
     """
     if name not in _BY_NAME:
         raise KeyError(f"no toy is named {name!r}; the names are {', '.join(_BY_NAME)}")

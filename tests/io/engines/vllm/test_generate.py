@@ -303,6 +303,7 @@ async def test_routing_of_more_positions_than_there_are_is_refused() -> None:
         await generating(answer).from_ids(PROMPT, Sampling())
 
 
+@pytest.mark.whole
 @given(st.binary(max_size=200))
 def test_no_file_is_an_error_of_another_kind(content: bytes) -> None:
     for file in (content, b"\x93NUMPY\x01\x00" + content, base64.b64decode(GOOD)[:30] + content):

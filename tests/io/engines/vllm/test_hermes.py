@@ -231,6 +231,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.whole
 @given(
     st.none() | PLAIN,
     st.just("") | PLAIN,
