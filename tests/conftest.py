@@ -14,7 +14,7 @@ from tests.tiers import ALL, BRIEF, REST, FailuresAtOnce, choose, is_left_out, r
 # No deadline: the machines that run this are shared, and a slow example is no wrong one.
 settings.register_profile("dev", max_examples=60, deadline=None)
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True)
-settings.register_profile("brief", max_examples=15, deadline=None, derandomize=True)
+settings.register_profile("brief", max_examples=10, deadline=None, derandomize=True)
 settings.register_profile(
     "faults", max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
 )
@@ -26,7 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tito", "what runs where no path is given: the tests that take little time, or")
     tier = {"dest": "tier", "action": "store_const", "default": None}
     group.addoption("--all", const=ALL, help="all tests", **tier)
-    group.addoption("--rest", const=REST, help="those that are left out without `--all`", **tier)
+    group.addoption(
+        "--rest",
+        const=REST,
+        help="those that are left out without `--all`, and each law with more examples",
+        **tier,
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,7 @@
-"""Which tests run: `pytest` alone leaves out those that take long, `--all` none, `--rest` the others."""
+"""Which tests run: `pytest` alone leaves out those that take long, `--all` none.
+
+`--rest` runs those that were left out, and each law again with more examples.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,20 @@ LEFT_OUT = {
     "tests/docs/test_pictures.py": "its pictures",
     "tests/io/pages": "pages in a browser",
     "tests/io/serve/test_browser.py": "pages in a browser",
+    # each form of a request, of a program and of a message: laws and real clients stand for them
+    "tests/io/conform": "programs that answer vectors",
+    "tests/io/families/test_images.py": "processors of images",
+    "tests/io/families/test_recorded_reads.py": "what templates read of each value",
+    "tests/io/families/test_rendering.py": "families that several processes share",
     "tests/io/serve/test_agent_sizes.py": "requests of 160 KB",
+    "tests/io/serve/test_auth.py": "keys in each place",
+    "tests/io/serve/test_fast.py": "a second tokenizer library",
+    "tests/io/serve/test_media.py": "images in each API",
+    "tests/io/serve/test_miles.py": "each field of Miles' protocol",
+    "tests/io/serve/test_requests.py": "each wrong request",
+    "tests/io/serve/test_text_check.py": "texts of each engine",
+    "tests/io/serve/test_view.py": "the session page",
+    "tests/fuzz": "seeds of the fuzz targets",
     "tests/everything": "the tool that tries real programs",
     "tests/mutants": "the tool that plants faults",
     "tests/release": "the artefacts of a release",
@@ -106,7 +122,8 @@ def runs(item: pytest.Item, tier: str) -> bool:
     path = item.path.relative_to(item.config.rootpath).as_posix()
     marked = item.get_closest_marker("whole") is not None
     brief = not (marked or is_left_out(path) or _event_loop(item) == "trio")
-    return tier == ALL or brief == (tier == BRIEF)
+    again = tier == REST and getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return tier == ALL or again or brief == (tier == BRIEF)
 
 
 def _event_loop(item: pytest.Item) -> str | None:

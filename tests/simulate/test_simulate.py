@@ -17,9 +17,11 @@ from tests.simulate.run import run
 from tito_io.serve.session import Session
 
 pytestmark = pytest.mark.usefixtures("light_heap")
-SEEDS = 150
-BLOCK = 50
-LATER = range(BLOCK, SEEDS, BLOCK)
+SEEDS, BRIEF, BLOCK = 150, 50, 25
+BLOCKS = [
+    *range(0, BRIEF, BLOCK),
+    *(pytest.param(one, marks=pytest.mark.whole) for one in range(BRIEF, SEEDS, BLOCK)),
+]
 ALONE = "import sys; from tests.simulate.run import run; sys.stdout.write(run(5).timeline)"
 
 
@@ -36,7 +38,7 @@ def test_seeds_that_once_found_something_find_nothing(seed: int) -> None:
     assert not run(seed).violations
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(one, marks=pytest.mark.whole) for one in LATER)])
+@pytest.mark.parametrize("first", BLOCKS)
 def test_no_history_contradicts_the_documentation(first: int) -> None:
     """`python -m tests.simulate --seed N` shows the timeline of a seed that fails here."""
     counts = Counter[str]()
