@@ -69,6 +69,8 @@ class Section:
                 mean = {name: Estimate.of([one.mean(name) for one in runs]).mean for name in MEANS}
                 yield [
                     arm,
+                    f"{Estimate.of([one.first('drifted') for one in runs]).mean:.0%}",
+                    f"{Estimate.of([one.latest('drifted') for one in runs]).mean:.0%}",
                     *(form.format(mean[name]) for name, form in MEANS.items()),
                     f"{max(one.largest for one in runs):.3g}",
                     f"{_share(runs, 'unsampled_ids', 'trained_ids'):.2%}",
@@ -85,7 +87,6 @@ class Section:
 
 
 MEANS = {
-    "drifted": "{:.1%}",
     "dropped": "{:.1%}",
     "k1": "{:.2e}",
     "k3": "{:.2e}",
@@ -97,7 +98,8 @@ MEANS = {
 }
 OUTCOME = ("arm", "seeds", "reward, last 10 updates", "less tito's", "reward, all updates", "less tito's")
 MECHANISM = (
-    *("arm", "rollouts drifted", "rollouts dropped", "k1", "k3", "k3, own ids", "ratio, mean", "clipped"),
+    *("arm", "rollouts drifted, first 10 updates", "last 10", "rollouts dropped"),
+    *("k1", "k3", "k3, own ids", "ratio, mean", "clipped"),
     *(
         "gradient norm",
         "refused bridges",

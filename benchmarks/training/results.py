@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 LAST = 10
-"""The updates at the end of a run whose mean reward is its result."""
+"""The updates at the end of a run whose mean reward is its result; as many are its beginning."""
 STUDENT = (
     12.71,
     4.303,
@@ -96,10 +96,18 @@ class Result:
         whole_sum = sum(float(line[whole]) for line in self.updates)
         return sum(float(line[part]) for line in self.updates) / max(whole_sum, 1.0)
 
+    def first(self, name: str) -> float:
+        """Return the mean of a figure over the first updates."""
+        return fmean(float(line[name]) for line in self.updates[:LAST])
+
+    def latest(self, name: str) -> float:
+        """Return the mean of a figure over the last updates."""
+        return fmean(float(line[name]) for line in self.updates[-LAST:])
+
     @property
     def last(self) -> float:
         """The mean reward of the last updates."""
-        return fmean(float(line["reward"]) for line in self.updates[-LAST:])
+        return self.latest("reward")
 
     @property
     def area(self) -> float:
