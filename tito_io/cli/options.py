@@ -270,8 +270,8 @@ timeout = click.option(
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
-    help="Give up on a request when the engine has sent no byte for this long. A turn comes as a whole, "
-    "unless a client of the gateway streams it: allow as long as one turn may take.",
+    help="Give up on a request when the engine has sent no byte for this long. An engine that does not "
+    "stream sends nothing until the turn ends. Allow for a whole turn.",
 )
 seed = click.option(
     "--seed",

@@ -76,7 +76,7 @@ def test_the_help_of_serve_tells_values_and_defaults() -> None:
     for words in (
         "--store memory|sqlite:PATH|redis://... Where",
         "--host ADDRESS",
-        "comes as a whole, unless a client of the gateway streams it",
+        "An engine that does not stream sends nothing until the turn ends. Allow for a whole turn.",
         "Default: text; where neither is given, the engine decides.",
     ):
         assert words in text
