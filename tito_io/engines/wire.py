@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from ssl import SSLContext
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import attrs
@@ -58,20 +58,6 @@ FAILURES: Mapping[type[httpx2.RequestError], Diagnosis] = {
     httpx2.RequestError: Diagnosis(UnreachableError, "the request did not get through"),
 }
 """What an exception of the HTTP library means; the most specific first."""
-
-
-class Closing:
-    """`async with` closes the connections."""
-
-    async def aclose(self) -> None:
-        """Close the connections; leaving `async with` does so too."""
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 @attrs.define

@@ -105,6 +105,17 @@ async def test_the_first_turn_goes_by_messages_and_later_ones_by_ids(steps: Any)
     assert (client.counts.refusals, client.counts.errors) == ({}, {})
 
 
+async def test_leaving_async_with_closes_the_engine_also_after_an_error() -> None:
+    async with TokenClient(engine := saying()) as client:
+        await client.turn([], HELLO)
+        assert engine.name == "scripted"
+    assert engine.name == "closed"
+    with pytest.raises(ServerError):
+        async with TokenClient(engine := saying(raises=[ServerError("no")])) as client:
+            await client.turn([], HELLO)
+    assert engine.name == "closed"
+
+
 async def test_the_client_keeps_nothing_and_a_step_may_be_continued_twice() -> None:
     client = TokenClient(saying())
     first = await client.turn([], HELLO)
