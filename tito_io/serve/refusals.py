@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
-from tito_io.cli.errors import visible, without_embedded_url
+from tito_io.cli.errors import visible, with_option, without_embedded_url
 from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import (
     AbortedError,
+    ArgumentError,
     AuthenticationError,
     EngineError,
     InvalidReplyError,
@@ -254,6 +255,8 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
         return RequestRefused(500, "internal_error", text, final=False)
     # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
     text = error.message if isinstance(error, EngineError) else str(error)
+    if isinstance(error, EngineError | ArgumentError):  # the client has a base URL and a key of its own
+        text = with_option(text, error.parameter, " of the gateway")
     text = without_embedded_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return RequestRefused(status, code, words, parameter=_parameter(error, body or {}), final=False)
