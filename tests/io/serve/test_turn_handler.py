@@ -319,21 +319,19 @@ async def test_an_error_before_the_first_delta_has_a_status_also_of_a_stream(
 
 
 @pytest.mark.parametrize(
-    ("engine", "advice"),
+    ("answer", "advice"),
     [
-        (httpx2.MockTransport(failing(httpx2.ConnectError(""))), "or correct --base-url of the gateway"),
-        (httpx2.MockTransport(failing(httpx2.ReadTimeout(""))), "allow more with --timeout of the gateway"),
-        (httpx2.MockTransport(lambda _: httpx2.Response(401)), "pass the right --api-key of the gateway"),
+        (failing(httpx2.ConnectError("")), "or correct --base-url of the gateway"),
+        (failing(httpx2.ReadTimeout("")), "allow more with --timeout of the gateway"),
+        (lambda _: httpx2.Response(401), "pass the right --api-key of the gateway"),
     ],
 )
-async def test_a_client_learns_which_option_of_the_gateway_is_wrong(
-    engine: httpx2.AsyncBaseTransport, advice: str
-) -> None:
+async def test_a_client_learns_which_option_of_the_gateway_is_wrong(answer: Any, advice: str) -> None:
     """The client's own base URL and key are right."""
-    gateway = build_gateway(VLLM("http://engine:8000", transport=engine), MemoryStore(), model="m")
-    async with talking(gateway) as talk:
-        answer = await talk.post({"messages": HELLO})
-    assert answer.json()["error"]["message"].endswith(advice)
+    engine = VLLM("http://engine:8000", transport=httpx2.MockTransport(answer))
+    async with talking(build_gateway(engine, MemoryStore(), model="m")) as talk:
+        found = await talk.post({"messages": HELLO})
+    assert found.json()["error"]["message"].endswith(advice)
 
 
 @pytest.mark.parametrize("stream", [False, True])
