@@ -212,7 +212,7 @@ class TokenClient(Closing, TurnSampler):
         no_others(unknown)
         given = as_arguments(sampling)
         if "n" in given:
-            raise InputError("sampling: n is the argument `n` of `turns`; leave it out")
+            raise InputError("sampling.n is the argument `n` of `turns`; leave it out")
         if type(n) is not int or n < 1:
             raise InputError(f"n is {n!r:.60}: give the number of turns to sample, at least 1")
         check_branches(self.engine)

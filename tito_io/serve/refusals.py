@@ -270,6 +270,8 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
     text = error.message if isinstance(error, EngineError) else str(error)
     if isinstance(error, EngineError | ArgumentError):  # the client has a base URL and a key of its own
         text = with_option(text, error.parameter, " of the gateway")
+    if isinstance(error, InputError):  # what the client's libraries call so is a field of the request here
+        text = text.removeprefix("sampling.").removeprefix("sampling: ")
     text = without_embedded_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return RequestRefused(status, code, words, parameter=_parameter(error, body or {}), final=False)

@@ -334,10 +334,14 @@ async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent(
     client = TokenClient(engine := saying())
     with pytest.raises(InputError, match="did you mean 'max_tokens'"):
         await client.turn([], HELLO, sampling={"maxtokens": 3})
-    with pytest.raises(InputError, match="max_tokens is 0"):
+    with pytest.raises(InputError, match=r"^sampling\.max_tokens is 0; give at least 1$"):
         await client.turn([], HELLO, sampling={"max_tokens": 0})
     with pytest.raises(InputError, match="give a Step"):
         await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
+    with pytest.raises(InputError, match="prompt is empty: give at least one message"):
+        await client.turn([], [])
+    with pytest.raises(InputError, match="prompt is empty: give at least one message"):
+        await Conversation(engine).turn([])
     assert engine.asked == []
 
 

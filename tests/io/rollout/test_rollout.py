@@ -388,6 +388,11 @@ def test_the_default_script_answers_every_call() -> None:
     assert script.reply_to(1, {"role": "assistant", "content": "x"})[0]["role"] == "user"
 
 
+def test_a_line_that_is_not_utf8_is_named_with_the_byte() -> None:
+    with pytest.raises(InputError, match=r"line 2: is not valid UTF-8 at byte 11$"):
+        parse([b'{"user": "a"}', b'{"user": "\xe9"}'], "a script")
+
+
 def test_a_line_without_a_result_still_answers_the_call() -> None:
     script = parse([b'{"user": "Go on."}'], "a script")
     said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
