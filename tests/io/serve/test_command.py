@@ -375,7 +375,7 @@ main()
     ("module", "name", "manner", "status"),
     [
         ("tito_io.serve.command", "gateway_of", "asynchronous", 130),
-        ("tito_io.serve.server", "_check", "at_once", 130),
+        ("tito_io.serve.server", "check_address", "at_once", 130),
         ("tito_io.serve.server", "uvicorn.Server.startup", "at_once", 0),
         ("tito_io.serve.server", "uvicorn.Server.startup", "asynchronous", 0),
     ],
@@ -452,7 +452,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *options: str) -> command.ServeOption
         return 0
 
     monkeypatch.setattr(command, "_run", instead)
-    done = run(*options)
+    done = CliRunner().invoke(serve, list(options))
     assert done.exit_code == 0, done.output
     return found[0]
 
