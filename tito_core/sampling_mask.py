@@ -56,9 +56,17 @@ class SamplingMask:
 
     @classmethod
     def of(cls, kept: Iterable[Sequence[int] | None]) -> Self:
-        """Return the mask of one list of ids for each position, as engines send them; None for no mask."""
-        lists = [one or () for one in kept]
-        return cls(tuple(chain.from_iterable(lists)), tuple(map(len, lists)))
+        """Return the mask of one list of ids for each position, as engines send them; None for no mask.
+
+        >>> SamplingMask.of([7, 5])
+        Traceback (most recent call last):
+        tito_core.errors.InputError: kept is [7, 5]: give a list of ids or None for each position
+        """
+        try:
+            lists = [() if one is None else one for one in kept]
+            return cls(tuple(chain.from_iterable(lists)), tuple(map(len, lists)))
+        except TypeError:
+            raise InputError(f"kept is {kept!r:.60}: give a list of ids or None for each position") from None
 
     @classmethod
     def placed(cls, masks: Iterable[tuple[int, SamplingMask]], length: int) -> Self | None:

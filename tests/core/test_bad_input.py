@@ -15,6 +15,7 @@ from tito_core import (
     Message,
     Reason,
     Refusal,
+    SamplingMask,
     Step,
     Stitched,
     TokenizeError,
@@ -22,6 +23,7 @@ from tito_core import (
     render_key,
     stitch,
     stitch_questions,
+    suffix_ids,
 )
 from tito_core.normalization.compare import same
 from tito_core.seams.probe import probe
@@ -183,6 +185,16 @@ def test_an_invalid_choice_is_named(given: dict[str, Any], expected: str) -> Non
     ("make", "expected"),
     [
         (lambda: Profile(suffix=cast("Any", "ab")), r"^suffix must be a sequence of ids, not str: "),
+        (
+            lambda: Profile(suffix=cast("Any", suffix_ids)),
+            r"^suffix must be a sequence of ids, not function: call it: suffix_ids\(tokenize\)$",
+        ),
+        (
+            lambda: SamplingMask.of(cast("Any", [[7], 5])),
+            r"^kept is .*7.*5.*: give a list of ids or None",
+        ),
+        (lambda: SamplingMask.of(cast("Any", [0])), r"^kept is \[0\]: give a list of ids or None"),
+        (lambda: SamplingMask.of(cast("Any", 7)), r"^kept is 7: give a list of ids or None"),
         (lambda: Profile(suffix=(-1,)), r"^suffix\[0\] is -1: "),
         (lambda: Profile(suffix=(2,), stop_ids=cast("Any", "ab")), r"^stop_ids must be a sequence of ids"),
         (lambda: probe(unasked, cast("Any", "ab")), r"^stop_ids must be a sequence of ids"),

@@ -14,7 +14,7 @@ import pytest
 import tito_core
 
 SOURCE = Path(tito_core.__file__).parent
-MOST = 3709
+MOST = 3713
 """Code lines, docstrings and comments left out."""
 PROGRAM = """
 import sys

@@ -24,6 +24,7 @@ OPTIONS: Mapping[str, str] = {
     "api_key": "--api-key",
     "base_url": "--base-url",
     "family": "--family",
+    "sampling_masks": "--sampling-masks",
     "timeout": "--timeout",
     "vocab_size": "--vocab-size",
 }
@@ -67,10 +68,23 @@ def error_text(error: TitoError) -> str:
         answered = f"; it says: {message}" if message and message not in error.message else ""
         sampled = 0 if error.partial is None else len(error.partial.completion_ids)
         answered += f"; {sampled} ids had been sampled" if sampled else ""
-    option = OPTIONS.get(parameter)
-    if option is not None:
-        text = re.sub(rf"(?:\bthe )?(?<![\w/.])`?\b{parameter}\b`?", option, text)
-    return visible(without_embedded_url(text) + answered)
+    return visible(without_embedded_url(with_option(text, parameter)) + answered)
+
+
+def with_option(text: str, parameter: str, whose: str = "") -> str:
+    """Return an error's text with the option in the place of the argument that it names.
+
+    Args:
+        text: The error's text.
+        parameter: The argument that it names.
+        whose: Words behind the option, for a reader who did not choose it.
+
+    >>> with_option("correct the base_url", "base_url", " of the gateway")
+    'correct --base-url of the gateway'
+    """
+    if parameter not in OPTIONS:
+        return text
+    return re.sub(rf"(?:\bthe )?(?<![\w/.])`?\b{parameter}\b`?", OPTIONS[parameter] + whose, text)
 
 
 def without_embedded_url(text: str) -> str:

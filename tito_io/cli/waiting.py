@@ -13,12 +13,13 @@ FIRST = 10.0
 
 
 @contextmanager
-def waiting_reported(address: str, timeout: float) -> Iterator[None]:
+def waiting_reported(timeout: float, address: str, turn: int) -> Iterator[None]:
     """Write a line to stderr after 10, 20, 40 ... seconds of the block, until the block ends.
 
     Args:
-        address: What the block waits for, as the lines name it.
         timeout: Seconds after which the request will be given up, as the lines state it.
+        address: The engine's address, as the lines name it.
+        turn: The number of the turn that the engine samples; each turn's seconds begin at 0.
     """
     ended = Event()
 
@@ -26,7 +27,8 @@ def waiting_reported(address: str, timeout: float) -> Iterator[None]:
         waited, pause = 0.0, FIRST
         while not ended.wait(pause):
             waited += pause
-            complain(f"waiting for {address} ({waited:g} s so far; --timeout {timeout:g})")
+            text = f"turn {turn}: waiting for {address} to sample it"
+            complain(f"{text} ({waited:g} s so far; --timeout {timeout:g})")
             pause = waited
 
     # A thread and not a task: it reports also where an engine in this process holds up the event loop.

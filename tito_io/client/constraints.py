@@ -29,7 +29,7 @@ def take_constraint(given: dict[str, Any]) -> Constraint | None:
     names, demanded = _choice(given.pop("tool_choice", "auto"))
     parallel = given.pop("parallel_tool_calls", True)
     if not isinstance(parallel, bool):
-        raise InputError(f"sampling: parallel_tool_calls is {parallel!r:.60}; give True or False")
+        raise InputError(f"sampling.parallel_tool_calls is {parallel!r:.60}; give True or False")
     schema = _schema(given.pop("response_format", {"type": "text"}))
     constraint = Constraint(
         schema=None if demanded else schema,
@@ -45,14 +45,14 @@ def _choice(choice: object) -> tuple[tuple[str, ...], bool]:
     if choice in ("auto", "required"):
         return (), choice == "required"
     if choice == "none":
-        raise InputError("sampling: tool_choice='none' forbids calls: pass no `tools` instead")
+        raise InputError("sampling.tool_choice is 'none' and forbids calls: pass no `tools` instead")
     allowed = choice.get("allowed_tools") if isinstance(choice, Mapping) else None
     tools = allowed.get("tools") if isinstance(allowed, Mapping) else [choice]
     mode = allowed.get("mode") if isinstance(allowed, Mapping) else "required"
     listed = tools if isinstance(tools, Sequence) and not isinstance(tools, str | bytes) else ()
     names = [tool_name(tool) if isinstance(tool, Mapping) else "" for tool in listed]
     if not names or not all(names) or mode not in ("auto", "required"):
-        raise InputError(f"sampling: tool_choice is {choice!r:.60}; {CHOICES}")
+        raise InputError(f"sampling.tool_choice is {choice!r:.60}; {CHOICES}")
     return tuple(names), mode == "required"
 
 
@@ -66,8 +66,8 @@ def _schema(response_format: object) -> Mapping[str, Any] | None:
     named = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
     schema: Any = named.get("schema") if isinstance(named, Mapping) else None
     if kind != "json_schema" or not isinstance(schema, Mapping):
-        raise InputError(f"sampling: response_format is {response_format!r:.60}; {FORMATS}")
+        raise InputError(f"sampling.response_format is {response_format!r:.60}; {FORMATS}")
     fault = schema_fault(schema, "response_format.json_schema.schema")
     if fault is not None:
-        raise InputError(f"sampling: {fault.path} {fault.why}; give a JSON schema")
+        raise InputError(f"sampling.{fault.path} {fault.why}; give a JSON schema")
     return schema

@@ -204,7 +204,7 @@ def _drop_defaults(given: dict[str, Any]) -> None:
     for name, (default, why) in ONLY.items():
         value = given.pop(name, default)
         if value != default or type(value) is not type(default):
-            raise InputError(f"sampling: {name}={value!r:.60} cannot be honoured: {why}")
+            raise InputError(f"sampling.{name} is {value!r:.60}, which cannot be honoured: {why}")
 
 
 def _length(given: dict[str, Any]) -> int | None:
@@ -225,7 +225,7 @@ def _taken(given: dict[str, Any], name: str, checked: Callable[[str, Any], Any])
 def _demand(fits: bool, name: str, value: Any, instead: str) -> None:
     """Raise `SamplingError` for a value that does not fit, with what to give instead."""
     if not fits:
-        raise SamplingError(f"sampling: {name} is {value!r:.60}; give {instead}", name)
+        raise SamplingError(f"sampling.{name} is {value!r:.60}; give {instead}", name)
 
 
 def _number(name: str, value: Any) -> Any:

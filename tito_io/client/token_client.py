@@ -13,6 +13,7 @@ from typing import Any, Never
 import attrs
 
 from tito_core import InputError, Message, Reason, Step, Trajectory
+from tito_io.engines.closing import Closing
 from tito_io.engines.protocol import Rendering, SampleRequest, Sampling, Watch
 from tito_io.engines.speculation import zero_logprobs
 
@@ -94,7 +95,7 @@ class Counts:
 
 
 @attrs.define
-class TokenClient(TurnSampler):
+class TokenClient(Closing, TurnSampler):
     """Samples turns with an engine.
 
     The first turn of a conversation goes by messages. Later ones go by ids: those of the longest step that
@@ -211,7 +212,7 @@ class TokenClient(TurnSampler):
         no_others(unknown)
         given = as_arguments(sampling)
         if "n" in given:
-            raise InputError("sampling: n is the argument `n` of `turns`; leave it out")
+            raise InputError("sampling.n is the argument `n` of `turns`; leave it out")
         if type(n) is not int or n < 1:
             raise InputError(f"n is {n!r:.60}: give the number of turns to sample, at least 1")
         check_branches(self.engine)
@@ -254,5 +255,5 @@ class TokenClient(TurnSampler):
         return CompletedTurn.of(turn)
 
     async def aclose(self) -> None:
-        """Close the engine's connections."""
+        """Close the engine's connections; leaving `async with` does so too."""
         await self.engine.aclose()

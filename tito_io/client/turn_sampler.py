@@ -154,6 +154,8 @@ class TurnSampler:
         if not isinstance(prompt, Messages):  # the caller may go on writing in it while the engine samples
             prompt = copied(prompt, "prompt")
             request = attrs.evolve(request, messages=prompt)
+        if not prompt and rendering.opening is None:
+            raise InputError("prompt is empty: give at least one message")
         earlier = steps[-1] if steps else None
         stitched = None
         if earlier is not None and not self.engine.keeps_ids:

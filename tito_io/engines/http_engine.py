@@ -53,7 +53,7 @@ from .refused import check_served
 from .replies.invariants import Check
 from .sampling_masks import no_masks
 from .turn_request import TurnRequest
-from .wire import Closing, Wire
+from .wire import Wire
 
 LOG = logging.getLogger("tito.engines")
 MODELS = "/v1/models"
@@ -154,7 +154,7 @@ class TurnAfterIds:
     watch: Watch | None
 
 
-class HttpEngine(Closing, Engine):
+class HttpEngine(Engine):
     """Base class of the adapters of HTTP engines; nothing is sent before a method is called.
 
     Args:

@@ -22,6 +22,7 @@ from tito_core.media.ranges import MediaRange
 from tito_core.samples import RoutedExperts, WeightVersion
 from tito_core.step import rounded
 
+from .closing import Closing
 from .constraint import Constraint
 
 ROUNDED = "logprobs-rounded"
@@ -353,7 +354,7 @@ class SampleRequest:
         return attrs.evolve(self, messages=None, ids=ids)
 
 
-class Engine:
+class Engine(Closing):
     """An inference engine that takes and returns ids; `tito_io.engines.media` says how images go beside them.
 
     A class of your own inherits from this one and writes `render` and `sample`, at least. Cancelling a call,
@@ -440,7 +441,7 @@ class Engine:
         return ModelLimits()
 
     async def aclose(self) -> None:
-        """Close the connections, if there are any."""
+        """Close the connections, if there are any; leaving `async with` does so too."""
 
 
 @attrs.frozen

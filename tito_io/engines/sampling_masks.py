@@ -17,10 +17,10 @@ def no_masks(problem: str, answer: EngineAnswer | None = None) -> MasksUnsupport
     """Return the error of what has no masks; `problem` says that, and what to do.
 
     >>> print(no_masks("lmdeploy sends none: leave them out"))
-    sampling_masks: lmdeploy sends none: leave them out. Nothing of the turn was sampled
+    sampling_masks: lmdeploy sends none: leave them out; nothing of the turn was sampled
     """
-    text = f"sampling_masks: {problem}. Nothing of the turn was sampled"
-    return MasksUnsupportedError(text, answer, parameter="sampling_masks")
+    hint = "nothing of the turn was sampled"
+    return MasksUnsupportedError(f"sampling_masks: {problem}", answer, hint=hint, parameter="sampling_masks")
 
 
 def check_masked(name: str, reply: Reply, sampling: Sampling) -> None:

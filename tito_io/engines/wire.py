@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from ssl import SSLContext
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import attrs
@@ -58,20 +58,6 @@ FAILURES: Mapping[type[httpx2.RequestError], Diagnosis] = {
     httpx2.RequestError: Diagnosis(UnreachableError, "the request did not get through"),
 }
 """What an exception of the HTTP library means; the most specific first."""
-
-
-class Closing:
-    """`async with` closes the connections."""
-
-    async def aclose(self) -> None:
-        """Close the connections; leaving `async with` does so too."""
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 @attrs.define
@@ -209,15 +195,19 @@ def _shown(root: httpx2.URL, path: str) -> str:
     return str(_at(root, path).copy_with(userinfo=b""))
 
 
-def root_of(base_url: str) -> httpx2.URL:
+def root_of(base_url: object) -> httpx2.URL:
     """Return the address before every route of a server; a trailing `/v1` belongs to the routes.
 
     >>> root_of("http://127.0.0.1:8000/v1/"), root_of("https://host/engines/a")
     (URL('http://127.0.0.1:8000'), URL('https://host/engines/a'))
     """
+    if not isinstance(base_url, str):
+        kind = type(base_url).__name__  # its value may hold credentials
+        text = f"base_url: a value of the type {kind} is no address; give http://HOST:PORT or https://HOST"
+        raise ArgumentError(text, parameter="base_url")
     try:
         url = httpx2.URL(base_url)
-    except (httpx2.InvalidURL, TypeError) as error:
+    except httpx2.InvalidURL as error:
         raise ArgumentError(
             f"base_url: {error}; give http://HOST:PORT or https://HOST", parameter="base_url"
         ) from error

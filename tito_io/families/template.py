@@ -55,8 +55,9 @@ class ChatTemplate:
                 code = sandbox.compile(source.text, filename=source.origin)
             template = jinja2.Template.from_code(sandbox, code, sandbox.globals)
         except jinja2.TemplateSyntaxError as error:
+            fault = str(error.message).removesuffix(".")
             raise FolderError(
-                f"{source.origin}, line {error.lineno}: {error.message}; correct the template"
+                f"{source.origin}, line {error.lineno}: {fault}; correct the template"
             ) from error
         except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError, ValueError) as error:
             # Python's compiler refuses what Jinja's accepts: loops nested too deeply, numbers too long.

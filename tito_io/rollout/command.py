@@ -26,7 +26,14 @@ from tito_io.client.driver import rendered_by
 from tito_io.client.turn import ClientTurn
 from tito_io.engines.aborted_turns import as_on_abort
 from tito_io.engines.family_render import renders_as
-from tito_io.engines.protocol import Engine, EngineError, OverlongError, Rendering, Sampling
+from tito_io.engines.protocol import (
+    Engine,
+    EngineError,
+    OverlongError,
+    Rendering,
+    Sampling,
+    UnsupportedError,
+)
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.engines.routing import new_request_id
 from tito_io.engines.wire import root_of
@@ -125,12 +132,12 @@ class RolloutOptions:
         )
 
     @property
-    def waiting(self) -> Callable[[], AbstractContextManager[None]]:
-        """What reports a wait for the engine; nothing does for the embedded engine, which has no address."""
+    def waiting(self) -> Callable[[int], AbstractContextManager[object]]:
+        """What reports a wait for a turn; nothing does for the embedded engine, which has no address."""
         if self.base_url is None:
             return nullcontext
         shown = str(root_of(self.base_url).copy_with(userinfo=b""))
-        return partial(waiting_reported, shown, self.timeout)
+        return partial(waiting_reported, self.timeout, shown)
 
 
 @click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=options.HELP_NAMES)
@@ -226,6 +233,8 @@ def _status_of(error: TitoError) -> int:
     """Return the exit status of a rollout that an error ended."""
     if isinstance(error, OverlongError):
         return FULL
+    if isinstance(error, UnsupportedError):  # an option asks for what the engine cannot do
+        return BAD_INPUT
     return ENGINE_FAILED if isinstance(error, EngineError | TokenizeError) else BAD_INPUT
 
 

@@ -134,7 +134,7 @@ class Rollout:
         compare: Whether each prompt is also rendered afresh, which costs O(history) a turn.
         on_turn: Called with every turn as it comes.
         fast: The faster tokenizer's use, if one was asked for.
-        waiting: Returns a context manager that is entered while the engine works on a turn.
+        waiting: Returns a context manager that is entered while the engine works on the turn of a number.
         sampled: Follows the sampled ids.
         rows: The turns so far.
     """
@@ -145,7 +145,7 @@ class Rollout:
     compare: bool = True
     on_turn: Callable[[ClientTurn], None] = lambda _: None
     fast: FastUse | None = None
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    waiting: Callable[[int], AbstractContextManager[object]] = nullcontext
     sampled: SampledIdCheck = attrs.field(factory=SampledIdCheck)
     rows: list[RolloutTurn] = attrs.field(factory=list)
 
@@ -154,7 +154,7 @@ class Rollout:
         prompt = self.script.opening()
         for number in range(1, self.turns + 1):
             await checkpoint()  # an engine in this process never waits, and interrupts are seen in waiting
-            with self.waiting():
+            with self.waiting(number):
                 turn = await self.conversation.turn(prompt)
                 self.on_turn(turn)
                 self.rows.append(await self._row(number, turn, prompt))

@@ -12,6 +12,7 @@ import attrs
 import orjson
 
 from tito_core import InputError, Message
+from tito_io.fields import utf8_fault
 
 KEYS = frozenset(("user", "tool", "system", "tools"))
 
@@ -107,7 +108,9 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError as error:  # its own line number counts from the beginning of this line
-        raise InputError(f"{where}, column {error.colno}: not JSON: {error.msg}") from None
+        fault = utf8_fault(line)
+        text = f"{where}: {fault}" if fault else f"{where}, column {error.colno}: not JSON: {error.msg}"
+        raise InputError(text) from None
     if not isinstance(data, dict) or not data or data.keys() - KEYS:
         wrong = f", not {', '.join(sorted(data.keys() - KEYS))}" if isinstance(data, dict) else ""
         known = ", ".join(sorted(KEYS))

@@ -16,6 +16,7 @@ import attrs
 import orjson
 
 from tito_core import InputError, TitoError
+from tito_io.fields import utf8_fault
 from tito_io.samples.forms.form import at, first_id
 
 from .conversation import OpenConversation, Problem
@@ -243,7 +244,7 @@ def parsed(line: FileLine) -> dict[str, Any] | str:
         value = orjson.loads(line.text)
     except orjson.JSONDecodeError as error:
         # The line is the file's, and is named; the decoder counts those of this text, which is one.
-        return f"is not valid JSON: {error.msg}, at character {error.pos + 1}"
+        return utf8_fault(line.text) or f"is not valid JSON: {error.msg}, at character {error.pos + 1}"
     return value if isinstance(value, dict) else f"is {noun_of(value)}: give one JSON object per line"
 
 

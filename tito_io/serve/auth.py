@@ -125,8 +125,9 @@ class ApiKeys:
 
     def admit(self, request: Request) -> None:
         """Accept a request with a key of this gateway; raises `RequestRefused`."""
-        if self.keys and not self._known(api_key_of(request)):
-            raise unknown_key()
+        key = api_key_of(request)
+        if self.keys and not self._known(key):
+            raise unknown_key(sent=key is not None)
 
     def owner(self, request: Request, secret: bytes) -> str | None:
         """Return the owner of what a request opens; None for a gateway without keys."""
@@ -197,11 +198,9 @@ def _unnamed() -> RequestRefused:
     )
 
 
-def unknown_key() -> RequestRefused:
-    """Return the error for a request without a key of the gateway."""
-    return RequestRefused(
-        HTTPStatus.UNAUTHORIZED,
-        "unknown_key",
-        "this gateway does not know the API key, and it is the id of no session; pass one of its keys. "
-        + WHERE_KEYS_STAND,
-    )
+def unknown_key(*, sent: bool = True) -> RequestRefused:
+    """Return the error for a request without a key of the gateway; `sent` is whether it has any key."""
+    why = "this gateway does not know the API key, and it is the id of no session; pass one of its keys"
+    if not sent:
+        why = "no API key was sent; send one of this gateway's keys, or the id of the session in its place"
+    return RequestRefused(HTTPStatus.UNAUTHORIZED, "unknown_key", f"{why}. {WHERE_KEYS_STAND}")

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 import zstandard
 
+from tito_io.fields import utf8_fault
+
 from .refusals import GatewayLimits, RequestRefused, bad_request, body_too_long, limit_reached
 
 WINDOW = 8 << 20
@@ -119,8 +121,8 @@ def parsed(data: bytes, limits: GatewayLimits) -> Any:
     except orjson.JSONDecodeError as error:
         if "depth" in error.msg:
             raise bad_request(f"the body nests too deep at character {error.pos + 1}: flatten it") from None
-        text = f"the body is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
-        raise bad_request(f"{text}; a compressed body needs a content-encoding") from None
+        fault = utf8_fault(data) or f"is not valid JSON at character {error.pos + 1}: {error.msg:.80}"
+        raise bad_request(f"the body {fault}; a compressed body needs a content-encoding") from None
 
 
 def check_messages(body: Mapping[str, Any], most: int) -> None:

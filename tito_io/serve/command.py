@@ -19,13 +19,21 @@ from tito_io.cli import options as shared
 from tito_io.cli.errors import BAD_INPUT, ENGINE_FAILED, complain, error_text, fail, visible
 from tito_io.cli.policy import odd_stop, policy_of, truncated
 from tito_io.cli.topics import TopicCommand
-from tito_io.engines.protocol import Engine, EngineError, Sampling, ServerError, UnreachableError
+from tito_io.engines.protocol import (
+    Engine,
+    EngineError,
+    Sampling,
+    ServerError,
+    UnreachableError,
+    UnsupportedError,
+)
 from tito_io.engines.registry import EngineOptions, make_engine
 from tito_io.extras import missing
 from tito_io.families.family import Family
 from tito_io.llamacpp_server.command import gguf_options, local_engine, taken_settings
 from tito_io.llamacpp_server.settings import ServerSettings
 
+from .address import check_address
 from .bounds import ConnectionBounds, raise_open_files
 from .client_noise import NoiseFilter, NoiseRule, option_name, parse_rules
 from .refusals import MIB, GatewayLimits
@@ -365,13 +373,14 @@ def serve(**given: Any) -> None:
         settings = taken_settings(given)
         sys.exit(_run(settings, ServeOptions(limits=limits, **given)))
     except (EngineError, StoreError) as error:
-        fail(error, ENGINE_FAILED)
+        fail(error, BAD_INPUT if isinstance(error, UnsupportedError) else ENGINE_FAILED)
     except TitoError as error:
         fail(error, BAD_INPUT)
 
 
 def _run(settings: ServerSettings | None, options: ServeOptions) -> int:
     """Serve, with an engine of its own if there are settings for one; return the exit status."""
+    check_address(options.host, options.port)  # before an engine is started, and a store written
     if settings is None:
         return anyio.run(_serve, options)
     with local_engine(

@@ -6,6 +6,7 @@ holds nothing of a conversation. Of an unexpected exception the client sees the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tito_core import InputError, TemplateRefused, TitoError, TokenizeError
-from tito_io.cli.errors import visible, without_embedded_url
+from tito_io.cli.errors import visible, with_option, without_embedded_url
 from tito_io.engines.errors import Complaint
 from tito_io.engines.protocol import (
     AbortedError,
+    ArgumentError,
     AuthenticationError,
     EngineError,
     InvalidReplyError,
@@ -127,16 +129,28 @@ def not_found(name: str, hint: str = ENDED) -> RequestRefused:
     return RequestRefused(HTTPStatus.NOT_FOUND, "session_not_found", text)
 
 
+RIGHT_BASE = re.compile(r"(/sessions/[^/]+)?/v1(beta)?/(?!v1)")
+"""How the path of a client begins whose base URL is right; a wrong one has `/v1` twice, or not at all."""
+WRONG_BASE = (
+    "the base URL is http://HOST:PORT/sessions/ID/v1 for OpenAI's clients, and the same without /v1 for "
+    "Anthropic's and Google's"
+)
+NOT_SERVED = {"completions": "legacy completions are not served: use /v1/chat/completions"}
+OTHER_API = (
+    "of the APIs /v1/chat/completions, /v1/responses and /v1/messages are served, and of Google's methods "
+    "generateContent, streamGenerateContent and countTokens"
+)
+
+
 def no_route(method: str, path: str, allowed: str = "") -> RequestRefused:
     """Return the error for an unknown path, or for a path that takes the `allowed` methods only."""
     if allowed:
         text = f"{method} {path:.200}: this route takes {allowed}"
         headers = {"allow": allowed}
         return RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", text, headers=headers)
-    text = (
-        f"{method} {path:.200}: there is no such route; the base URL is http://HOST:PORT/sessions/ID/v1 for "
-        "OpenAI's clients, and the same without /v1 for Anthropic's and Google's"
-    )
+    served = RIGHT_BASE.match(path)
+    why = WRONG_BASE if served is None else NOT_SERVED.get(path[served.end() :], OTHER_API)
+    text = f"{method} {path:.200}: there is no such route; {why}"
     return RequestRefused(HTTPStatus.NOT_FOUND, "not_found", text)
 
 
@@ -254,6 +268,10 @@ def error_reply(error: Exception, body: Mapping[str, Any] | None = None) -> Requ
         return RequestRefused(500, "internal_error", text, final=False)
     # The text of an engine's error ends with a hint at a Python attribute, which no client can read.
     text = error.message if isinstance(error, EngineError) else str(error)
+    if isinstance(error, EngineError | ArgumentError):  # the client has a base URL and a key of its own
+        text = with_option(text, error.parameter, " of the gateway")
+    if isinstance(error, InputError):  # what the client's libraries call so is a field of the request here
+        text = text.removeprefix("sampling.").removeprefix("sampling: ")
     text = without_embedded_url(text) + engine_words(error, body)
     words = f"{OVERLONG}: {text}" if isinstance(error, OverlongError) else text
     return RequestRefused(status, code, words, parameter=_parameter(error, body or {}), final=False)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,8 +14,7 @@ import anyio.abc
 import uvicorn
 from starlette.types import ASGIApp
 
-from tito_core import InputError
-
+from .address import check_address
 from .app import app, full
 from .bounds import ConnectionBounds
 from .connections import BoundedConnection, log_accept_errors
@@ -80,7 +78,7 @@ async def serve(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=drain_seconds,
     )
-    _check(host, port)
+    check_address(host, port)
     server = _Server(config) if OWN_SIGNALS else uvicorn.Server(config)
     async with anyio.create_task_group() as group:
         if OWN_SIGNALS:
@@ -109,20 +107,6 @@ async def _stop_on_signals(server: uvicorn.Server, *, task_status: anyio.abc.Tas
         async for one in signals:
             await _serving(server)
             server.handle_exit(one, None)
-
-
-def _check(host: str, port: int) -> None:
-    """Open the socket and close it again; raises `InputError` where it cannot be opened.
-
-    uvicorn opens it next, and would end the process with a traceback.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        socket.create_server((host, port), family=family).close()
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            f"{host}:{port} cannot be listened on: {error}; choose another --host or --port"
-        ) from None
 
 
 async def _serving(server: uvicorn.Server) -> None:

@@ -116,7 +116,7 @@ def test_an_unknown_name_is_an_error_that_suggests_the_right_one(name: str, text
     ],
 )
 def test_a_value_that_cannot_be_honoured_is_an_error(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"{name}=.* cannot be honoured"):
+    with pytest.raises(InputError, match=f"{name} is .*, which cannot be honoured"):
         parse_sampling({name: value})
 
 

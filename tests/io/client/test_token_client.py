@@ -105,6 +105,17 @@ async def test_the_first_turn_goes_by_messages_and_later_ones_by_ids(steps: Any)
     assert (client.counts.refusals, client.counts.errors) == ({}, {})
 
 
+async def test_leaving_async_with_closes_the_engine_also_after_an_error() -> None:
+    async with TokenClient(engine := saying()) as client:
+        await client.turn([], HELLO)
+        assert engine.name == "scripted"
+    assert engine.name == "closed"
+    with pytest.raises(ServerError):
+        async with TokenClient(engine := saying(raises=[ServerError("no")])) as client:
+            await client.turn([], HELLO)
+    assert engine.name == "closed"
+
+
 async def test_the_client_keeps_nothing_and_a_step_may_be_continued_twice() -> None:
     client = TokenClient(saying())
     first = await client.turn([], HELLO)
@@ -323,10 +334,14 @@ async def test_what_is_wrong_with_the_arguments_is_told_before_anything_is_sent(
     client = TokenClient(engine := saying())
     with pytest.raises(InputError, match="did you mean 'max_tokens'"):
         await client.turn([], HELLO, sampling={"maxtokens": 3})
-    with pytest.raises(InputError, match="max_tokens is 0"):
+    with pytest.raises(InputError, match=r"^sampling\.max_tokens is 0; give at least 1$"):
         await client.turn([], HELLO, sampling={"max_tokens": 0})
     with pytest.raises(InputError, match="give a Step"):
         await client.turn([1], HELLO)  # type: ignore[list-item]  # the mistake
+    with pytest.raises(InputError, match="prompt is empty: give at least one message"):
+        await client.turn([], [])
+    with pytest.raises(InputError, match="prompt is empty: give at least one message"):
+        await Conversation(engine).turn([])
     assert engine.asked == []
 
 

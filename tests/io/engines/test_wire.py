@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import httpx2
@@ -71,9 +72,11 @@ async def silent(_: SocketStream) -> None:
         ("http://", "'http://' is not an http address"),
         ("ftp://ann:secret@host/x?key=secret", "'host/x' is not an http address"),
         ("http://ann:secret@host:99999", "'host:99999' has a port that is not one of 1 to 65535"),
+        (8000, "a value of the type int is no address"),
+        (b"http://ann:secret@host", "a value of the type bytes is no address"),
     ],
 )
-def test_an_address_that_is_none_is_shown_without_secrets(address: str, why: str) -> None:
+def test_an_address_that_is_none_is_shown_without_secrets(address: Any, why: str) -> None:
     with pytest.raises(InputError) as caught:
         VLLM(address)
     assert str(caught.value) == f"base_url: {why}; give http://HOST:PORT or https://HOST"

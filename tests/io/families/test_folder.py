@@ -52,7 +52,10 @@ def test_a_folder_without_any_configuration_still_renders(tmp_path: Path) -> Non
     [
         ("a\n{% if x %}\nb", "chat_template.jinja, line 3: Unexpected end of template"),
         ("a\n\n{{ x | nothing }}", "chat_template.jinja, line 3: No filter named 'nothing'"),
-        ("{% unknown %}", "chat_template.jinja, line 1: Encountered unknown tag 'unknown'"),
+        (
+            "{% unknown %}",
+            "chat_template.jinja, line 1: Encountered unknown tag 'unknown'; correct the template",
+        ),
         ("{{ f(a=1, a=2) }}", "chat_template.jinja"),
         ("{% break %}", "chat_template.jinja"),
         ("{{ " + "9" * 5000 + " }}", "chat_template.jinja"),

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import attrs
 import pytest
 from click.testing import CliRunner, Result
@@ -22,6 +24,7 @@ from tests.interrupts import interrupt
 from tests.io.audit.audited import KEEPING, replace
 from tests.io.families.fast.package import installed
 from tests.io.samples.sample_files import read
+from tests.io.serve.gateway import served
 from tito_core import InputError
 from tito_io.cli import options as shared
 from tito_io.cli import waiting
@@ -35,6 +38,7 @@ from tito_io.engines.protocol import (
     EngineAnswer,
     Reply,
     SampleRequest,
+    Sampling,
     ServerError,
 )
 from tito_io.engines.registry import EngineOptions, embedded
@@ -384,6 +388,11 @@ def test_the_default_script_answers_every_call() -> None:
     assert script.reply_to(1, {"role": "assistant", "content": "x"})[0]["role"] == "user"
 
 
+def test_a_line_that_is_not_utf8_is_named_with_the_byte() -> None:
+    with pytest.raises(InputError, match=r"line 2: is not valid UTF-8 at byte 11$"):
+        parse([b'{"user": "a"}', b'{"user": "\xe9"}'], "a script")
+
+
 def test_a_line_without_a_result_still_answers_the_call() -> None:
     script = parse([b'{"user": "Go on."}'], "a script")
     said = script.reply_to(1, {"tool_calls": [{"id": "a", "function": {"name": "f"}}]})
@@ -428,15 +437,32 @@ def test_a_hung_engine_is_reported_while_waiting(option: str, monkeypatch: pytes
         result = run("--engine", "vllm", "--base-url", address, "--timeout", "0.5", option)
     shown = address.replace("user:secret@", "")
     first, second, *_, last = result.stderr.splitlines()
-    assert first == f"tito: waiting for {shown} (0.1 s so far; --timeout 0.5)"
-    assert second == f"tito: waiting for {shown} (0.2 s so far; --timeout 0.5)"
+    assert first == f"tito: turn 1: waiting for {shown} to sample it (0.1 s so far; --timeout 0.5)"
+    assert second == f"tito: turn 1: waiting for {shown} to sample it (0.2 s so far; --timeout 0.5)"
     assert last.endswith("no answer in time; allow more with --timeout")
     assert result.exit_code == ENGINE_FAILED
     assert "secret" not in result.output
 
 
+def test_each_turn_that_takes_long_is_reported_by_its_number() -> None:
+    """llama.cpp takes 10 to 20 seconds a turn on a small machine, and each turn's seconds begin at 0."""
+    reported = list[int]()
+
+    def waiting(turn: int) -> AbstractContextManager[object]:
+        reported.append(turn)
+        return nullcontext()
+
+    conversation = Conversation(engine=embedded(seed=1), sampling=Sampling(max_tokens=8))
+    rollout = Rollout(conversation, default_script(), 2, waiting=waiting)
+
+    async def all_turns() -> list[RolloutTurn]:
+        return [row async for row in rollout.run()]
+
+    assert [row.turn for row in anyio.run(all_turns)] == reported == [1, 2]
+
+
 def test_an_engine_that_answers_in_time_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting.waiting_reported("http://engine", 600):
+    with waiting.waiting_reported(600, "http://engine", 1):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
 
@@ -494,3 +520,16 @@ def test_drift_is_unknown_where_a_turn_was_not_compared(drifts: list[int | None]
     rows = [attrs.evolve(turn, turn=place, drift_ids=drift) for place, drift in enumerate(drifts, 1)]
     rollout = Rollout(Conversation(engine=embedded(seed=1)), default_script(), turns=len(rows), rows=rows)
     assert rollout.summary().drift_ids == total
+
+
+async def _no_masks() -> Result:
+    """Run a rollout that wants masks of an engine that was started without them."""
+    async with served(embedded_app()) as url:
+        options = ("--engine", "vllm", "--base-url", url, "--sampling-masks")
+        return await anyio.to_thread.run_sync(run, *options)
+
+
+def test_an_engine_without_sampling_masks_is_an_option_that_is_wrong() -> None:
+    result = anyio.run(_no_masks)
+    assert result.exit_code == BAD_INPUT
+    assert result.stderr.startswith("tito: --sampling-masks: the server sends none: ")

@@ -156,6 +156,18 @@ async def test_an_unknown_key_without_a_session_is_an_unknown_key(
     assert key[:8] not in caplog.text
 
 
+@pytest.mark.parametrize("path", ["/sessions", CHAT, f"/sessions/{'0' * 32}{CHAT}"])
+async def test_a_request_without_a_key_learns_that_none_was_sent(path: str) -> None:
+    async with keyed() as http:
+        for headers in ({}, {"authorization": "Bearer "}):
+            answer = await http.post(path, json=ASKED, headers=headers)
+            assert answer.status_code == 401
+            assert "no API key was sent; send one of this gateway's keys" in answer.text
+            assert names.WHERE_KEYS_STAND in answer.text
+        known = await http.post(path, json=ASKED, headers=bearer("no-such-key"))
+    assert (known.status_code, "does not know the API key" in known.text) == (401, True)
+
+
 async def test_a_key_of_the_gateway_may_look_like_the_id_of_a_session() -> None:
     key = new_id()
     async with client(scripted_gateway(Scripted(), choices=GatewayOptions(keys=(key,)))) as http:

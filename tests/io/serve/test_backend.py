@@ -54,7 +54,7 @@ async def test_what_informs_is_forwarded_and_nothing_else(method: str, path: str
         with pytest.raises(RequestRefused) as caught:
             await backend.forward(other, path, b"")
         assert caught.value.status == 404
-        assert str(caught.value).startswith(f"{other} /{path}: there is no such route; the base URL is ")
+        assert str(caught.value).startswith(f"{other} /{path}: there is no such route; ")
     await backend.aclose()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import subprocess
 import sys
@@ -47,7 +49,8 @@ def anyio_backend() -> str:
 
 
 def run(*options: str) -> Result:
-    return CliRunner().invoke(serve, list(options))
+    """Run the command on any free port, unless the options name one."""
+    return CliRunner().invoke(serve, ["--port", "0", *options])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,9 @@ async def test_an_engine_that_was_started_without_sampling_masks_ends_it_at_the_
     async with served(embedded_app()) as url:
         options = ("--engine", "vllm", "--base-url", url, "--store", "memory", "--sampling-masks")
         found = await anyio.to_thread.run_sync(run, *options)
-    assert found.exit_code == ENGINE_FAILED, found.output
+    assert found.exit_code == BAD_INPUT, found.output
+    assert found.stderr.startswith("tito: --sampling-masks: the server sends none: ")
+    assert "of the turn" not in found.stderr  # there was none
     assert "--return-sampling-mask --logprobs-mode processed_logprobs" in found.stderr
 
 
@@ -294,15 +299,30 @@ def test_one_file_has_one_gateway(tmp_path: Path) -> None:
         assert process.stop() == 0
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "nosuch.invalid"])
-def test_an_address_that_cannot_be_had_is_bad_input(host: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (
+            "127.0.0.1",
+            "port {port} is in use: stop what listens on {host}:{port}, or choose another --port",
+        ),
+        (
+            "192.0.2.1",  # for documentation: no machine has it
+            "{host}:{port} cannot be listened on: {why}; choose another --host or --port",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_bad_input_and_leaves_no_files(
+    host: str, said: str, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        options = ["--host", host, "--port", port, "--store", "memory"]
-        done = program("-m", "tito_io", "serve", *options)
+        store = f"sqlite:{tmp_path / 'sessions.db'}"
+        done = program("-m", "tito_io", "serve", "--host", host, "--port", port, "--store", store)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"tito: {host}:{port} cannot be listened on: ")
+    assert line == "tito: " + said.format(host=host, port=port, why=os.strerror(errno.EADDRNOTAVAIL))
+    assert not [*tmp_path.iterdir()]
 
 
 def program(*words: str) -> subprocess.CompletedProcess[str]:
@@ -355,7 +375,7 @@ main()
     ("module", "name", "manner", "status"),
     [
         ("tito_io.serve.command", "gateway_of", "asynchronous", 130),
-        ("tito_io.serve.server", "_check", "at_once", 130),
+        ("tito_io.serve.server", "check_address", "at_once", 130),
         ("tito_io.serve.server", "uvicorn.Server.startup", "at_once", 0),
         ("tito_io.serve.server", "uvicorn.Server.startup", "asynchronous", 0),
     ],
@@ -432,7 +452,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *options: str) -> command.ServeOption
         return 0
 
     monkeypatch.setattr(command, "_run", instead)
-    done = run(*options)
+    done = CliRunner().invoke(serve, list(options))
     assert done.exit_code == 0, done.output
     return found[0]
 

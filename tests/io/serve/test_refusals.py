@@ -25,6 +25,9 @@ from tito_io.serve import refusals
 from tito_io.serve.refusals import (
     ENDED,
     MIB,
+    NOT_SERVED,
+    OTHER_API,
+    WRONG_BASE,
     RequestRefused,
     bad_request,
     body_too_long,
@@ -150,6 +153,25 @@ def test_an_unknown_path_says_what_base_urls_there_are() -> None:
     assert (refused.status, refused.kind, refused.headers) == (404, "not_found", {})
     assert str(refused).startswith("GET /nowhere: there is no such route; the base URL is http://HOST:PORT/")
     assert body_too_long(1).status == 413
+
+
+@pytest.mark.parametrize("session", ["", "/sessions/a"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/v1/completions", NOT_SERVED["completions"]),
+        ("/v1/embeddings", OTHER_API),
+        ("/v1beta/models/x:foo", OTHER_API),
+        ("/v1/v1/chat/completions", WRONG_BASE),
+        ("/v1/v1beta/models/x:generateContent", WRONG_BASE),
+        ("/chat/completions", WRONG_BASE),
+    ],
+)
+def test_a_client_whose_base_url_is_right_learns_which_apis_are_served(
+    session: str, path: str, why: str
+) -> None:
+    refused = no_route("POST", session + path)
+    assert str(refused) == f"POST {session}{path}: there is no such route; {why}"
 
 
 @pytest.mark.parametrize(

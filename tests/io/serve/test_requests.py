@@ -109,6 +109,7 @@ async def test_template_arguments_that_no_template_reads_are_counted(strict: boo
     ("body", "words"),
     [
         (b'{"a": nope}', "the body is not valid JSON at character 7: "),
+        (b'{"model": "\xe9"}', "the body is not valid UTF-8 at byte 12; "),
         (b"null", "the body is null, and a JSON object is needed"),
         (b"[1]", "the body is a list, and a JSON object is needed"),
         (gzip.compress(b"{}", mtime=0), "; a compressed body needs a content-encoding"),

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tito_core import Message
 from tito_core.message import copied
+from tito_core.normalization.canonical import call_objects
 from tito_io.dialects.constraints import callable_tools, chat_constraint
-from tito_io.dialects.fields import ENGINE_ARGUMENTS, ApiNames, Ignored, RequestFields, drop_tool
+from tito_io.dialects.fields import (
+    ENGINE_ARGUMENTS,
+    LONGEST,
+    ApiNames,
+    Ignored,
+    RequestFields,
+    drop_tool,
+    nearest,
+)
 from tito_io.dialects.protocol import ParsedRequest, UntranslatableError
 from tito_io.fields import json_kind
 from tito_io.thinking import under_all_names
@@ -36,6 +46,10 @@ SYSTEM = "a message with the role system"
 CONTINUES = "continue_final_message"
 OPENS = ("partial", "prefix")
 """Fields of a last message that begins the answer."""
+ROLES = ("assistant", "developer", "system", "tool", "user")
+"""Roles of OpenAI's API. A template may have others, such as GLM-4's `observation`."""
+KEYS = ("content", "name", "reasoning", "reasoning_content", "role", "tool_call_id", "tool_calls")
+"""Keys of messages that most templates read. A template may read others, which pass unchanged."""
 NAMES = ApiNames(
     SAMPLING.union(TRANSLATED, ENGINE_ARGUMENTS, LIMITED),
     {
@@ -48,6 +62,8 @@ NAMES = ApiNames(
         "system": SYSTEM,
     },
 )
+
+meant_by = lru_cache(1024)(nearest)  # clients send the same keys again and again
 
 
 def parse_request(
@@ -116,13 +132,15 @@ def _messages(fields: RequestFields, known: Sequence[Message]) -> tuple[Message,
     if not given:
         raise UntranslatableError("messages", "is empty", "send at least one message")
     read = len(known) if given[: len(known)] == list(known) else 0
-    return (*known[:read], *_new_messages(given[read:], read, fields.ignored))
+    messages = (*known[:read], *_new_messages(given[read:], read, fields.ignored))
+    _note_unasked(messages, read, fields.ignored)
+    return messages
 
 
 def _new_messages(given: list[Any], read: int, ignored: Ignored) -> tuple[Message, ...]:
     """Return messages; `read` others stand before them in the request."""
     for place, message in enumerate(given, read):
-        _check_message(message, f"messages[{place}]")
+        _check_message(message, f"messages[{place}]", ignored)
     for place, message in enumerate(given[:-1], read):
         _note_flags(message, f"messages[{place}]", ignored)
     plain = [_with_text_parts(_without_custom_calls(_without_flags(message))) for message in given]
@@ -134,12 +152,12 @@ def _new_messages(given: list[Any], read: int, ignored: Ignored) -> tuple[Messag
     return messages
 
 
-def _check_message(message: Any, path: str) -> None:
+def _check_message(message: Any, path: str, ignored: Ignored) -> None:
     """Raise an error for what is no message: later errors would not name the field."""
     if not isinstance(message, Mapping):
         raise UntranslatableError(path, f"is {json_kind(message)}", "give an object with role and content")
-    fields, content = RequestFields(message, path), message.get("content")
-    fields.required("role", str)
+    fields, content = RequestFields(message, path, ignored), message.get("content")
+    _check_role(fields)
     if content is None:
         fields.check_spelling("content")
     elif not isinstance(content, str | list):
@@ -148,6 +166,37 @@ def _check_message(message: Any, path: str) -> None:
     for place, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, Mapping):
             RequestFields(part, f"{path}.content[{place}]").required("type", str)
+    _note_keys(fields)
+
+
+def _check_role(fields: RequestFields) -> None:
+    """Raise an error for a role that is nearly a known one; the template decides about all others."""
+    role = fields.required("role", str)
+    meant = None if role in ROLES else meant_by(role[:LONGEST], ROLES)
+    if meant is not None:
+        why, instead = f"{role!r:.60} is not known", f"did you mean {meant!r}?"
+        raise UntranslatableError(fields.at("role"), why, f"{instead} The roles are {', '.join(ROLES)}")
+
+
+def _note_keys(fields: RequestFields) -> None:
+    """Note a text that is missing, and keys that are nearly known: a template may mean that all the same."""
+    if fields.values["role"] in ("user", "tool") and fields.values.get("content") is None:
+        fields.ignored.add(fields.at("content"), "is missing", "give a string or a list of parts")
+    for key in fields.values.keys() - set(KEYS):
+        meant = meant_by(str(key)[:LONGEST], KEYS)
+        if meant is not None:
+            fields.ignored.add(fields.at(key), "is not known", f"did you mean {meant!r}?")
+
+
+def _note_unasked(messages: Sequence[Message], read: int, ignored: Ignored) -> None:
+    """Note tool results in messages from `read` on whose call is not before them: most APIs refuse these."""
+    asked = set[str]()
+    for place, message in enumerate(messages):
+        asked.update(str(call.get("id")) for call in call_objects(message))
+        called = message.get("tool_call_id")
+        if place >= read and called is not None and str(called) not in asked:
+            why = f"{called!r:.60} is the id of no call before it"
+            ignored.add(f"messages[{place}].tool_call_id", why, "send the call, or correct the id")
 
 
 def _note_flags(message: Mapping[str, Any], path: str, ignored: Ignored) -> None:

@@ -27,7 +27,6 @@ from tito_io.engines.protocol import (
     watch_whole,
 )
 from tito_io.engines.sampling_masks import no_masks
-from tito_io.engines.wire import Closing
 
 from . import requests
 from .router import MilesRouter
@@ -49,7 +48,7 @@ class MilesConversation:
     messages: Messages
 
 
-class Miles(Closing, Engine):
+class Miles(Engine):
     """A Miles session server as an engine.
 
     Nothing is sent before a method is called.

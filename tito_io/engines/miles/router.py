@@ -14,10 +14,11 @@ import attrs
 import httpx2
 
 from tito_core import Message
+from tito_io.engines.closing import Closing
 from tito_io.engines.protocol import EngineAnswer, EngineError, UnreachableError
 from tito_io.engines.replies.invariants import Check
 from tito_io.engines.replies.samples_container import MilesSamples, library
-from tito_io.engines.wire import Closing, Wire, encoded
+from tito_io.engines.wire import Wire, encoded
 
 from . import requests
 from .errors import read, refusal
