@@ -102,7 +102,7 @@ def checked(ids: Sequence[int], name: str) -> tuple[int, ...]:
     if type(ids) not in (list, tuple) and (
         isinstance(ids, UNORDERED) or getattr(ids, "ndim", 1) == 0 or not isinstance(ids, Iterable)
     ):
-        instead = "call it: suffix_ids(tokenize)" if callable(ids) else "give a flat list"
+        instead = "call it, as in suffix_ids(tokenize)" if callable(ids) else "give a flat list"
         raise InputError(f"{name} must be a sequence of ids, not {type(ids).__name__}: {instead}")
     items = tuple(ids)
     try:

@@ -187,7 +187,7 @@ def test_an_invalid_choice_is_named(given: dict[str, Any], expected: str) -> Non
         (lambda: Profile(suffix=cast("Any", "ab")), r"^suffix must be a sequence of ids, not str: "),
         (
             lambda: Profile(suffix=cast("Any", suffix_ids)),
-            r"^suffix must be a sequence of ids, not function: call it: suffix_ids\(tokenize\)$",
+            r"^suffix must be a sequence of ids, not function: call it, as in suffix_ids\(tokenize\)$",
         ),
         (
             lambda: SamplingMask.of(cast("Any", [[7], 5])),
