@@ -61,7 +61,8 @@ STATUSES = """\b
 Exit status:
   0    no break: every prompt that was sent as messages repeats the ids that were used
   1    breaks were found; with --fail-on hypothetical also those that did not happen, because the
-       prompts were sent as ids
+       prompts were sent as ids. Also if a first prompt, however it was sent, shares less than half of
+       its ids with its rendering: --family is then another model, and no rates are shown
   2    bad input: options, file, model folder
   3    no break in what was compared, but not everything was: unreadable lines, prompts that the
        template rejects, with images whose place in the ids is unknown, or without messages, or
@@ -234,7 +235,7 @@ def audit(**values: Any) -> None:
     with output_may_close():
         _print_report(report, as_json=options.as_json)
     complete = 0 if report.whole else INCOMPLETE
-    failing = report.tally.breaks if options.fail_on == "hypothetical" else report.tally.actual_breaks
+    failing = report.fails(hypothetical=options.fail_on == "hypothetical")
     sys.exit(DRIFT if failing else complete)
 
 
