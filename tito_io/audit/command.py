@@ -146,9 +146,7 @@ class AuditOptions:
 
 @click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=StoredFile())
-@family_option(
-    "The model folder, or GGUF file, whose chat template and tokenizer render the messages.", required=True
-)
+@family_option("The model whose chat template and tokenizer render the messages.", required=True)
 @click.option(
     "--template",
     help="The chat template: a name in the model folder, or a .jinja file. Default: the folder's default.",
@@ -171,7 +169,7 @@ class AuditOptions:
     "--from",
     "form",
     metavar="NAME",
-    help="The format of FILE; `tito samples --help` lists them. Default: recognised by the first readable "
+    help="The format of FILE; `tito samples --help` lists them. Default: recognized by the first readable "
     "line.",
 )
 @click.option(

@@ -37,7 +37,8 @@ def table(report: AuditReport) -> Group:
     if tally.breaks and not tally.foreign_conversations:
         parts.append(_causes(tally))
     if tally.breaks and shown:
-        title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of {_causes_shown(report)}, in turns\n"
+        number = f"{len(shown)} of {count(tally.breaks, 'break')}"
+        title = f"{number}: the first of {_causes_shown(report)}, in turns\n"
         parts += [Text(title, style="italic"), *chain.from_iterable(map(_break, shown)), Text()]
     return Group(*parts, rates(report))
 

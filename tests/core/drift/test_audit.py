@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

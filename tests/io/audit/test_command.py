@@ -12,7 +12,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.gguf_file import write_gguf
+from tests.gguf_file import install_package, write_gguf
 from tests.interrupts import interrupt, wait_for_input
 from tests.io.audit.audited import KEEPING, family_folder, replace
 from tests.io.families.family_folder import tiny_folder
@@ -78,6 +78,20 @@ def test_the_embedded_engine_is_a_family_by_name(tmp_path: Path) -> None:
     result = run(calls, Path("embedded"))
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("0 breaks in 1 conversation, ")
+
+
+def test_an_installed_package_is_a_family_by_name(
+    wild: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    write_gguf(install_package(tmp_path, "m.gguf") / "m.gguf", SPACED)
+    assert "18 prompts compared" in run(wild, Path("tiny-model")).stdout
+    refused("lost: neither a file nor an installed package", wild, Path("lost"))
+
+
+def test_errors_name_the_embedded_engine_and_not_its_folder(wild: Path) -> None:
+    result = run(wild, Path("embedded"), "--template", "x")
+    assert result.stderr == "tito: embedded: has no template x; it has default\n"
 
 
 def test_calls_of_another_model_are_1_and_have_no_rates(wild: Path, tmp_path: Path) -> None:
