@@ -19,6 +19,7 @@ from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.options import (
     HELP_NAMES,
     StoredFile,
+    Time,
     WholeRange,
     as_option,
     choices,
@@ -161,7 +162,7 @@ class AuditOptions:
 @template_arg_option("--template-arg", whose=" for calls that do not store theirs")
 @click.option(
     "--date",
-    type=click.DateTime(),
+    type=Time(),
     metavar="TIME",
     help="The time that templates print, such as 2026-01-31 or 2026-01-31T12:00:00. Default: now.",
 )
@@ -331,9 +332,9 @@ def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:
     try:
         tools = orjson.loads(path.read_bytes().removeprefix(BOM_UTF8))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"--tools {path}: cannot be read: {error.strerror}") from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: is not valid JSON: {error}") from None
+        raise InputError(f"--tools {path}: is not valid JSON: {error}") from None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise InputError(f"{path}: expected a JSON list of tools, each one an object")
+        raise InputError(f"--tools {path}: expected a JSON list of tools, each one an object")
     return tools

@@ -69,6 +69,17 @@ class StoredFile(click.Path):
         return Path("/dev/stdin" if str(value) == "-" else str(super().convert(value, param, ctx)))
 
 
+class Time(click.DateTime):
+    """A date, or a date and a time; its error has an example and no pattern."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the time."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no time: give 2026-11-28 or 2026-11-28T12:00:00.", param, ctx)
+
+
 class EngineName(click.Choice[str]):
     """The name of an engine. A server that keeps no ids is refused with what it lacks."""
 

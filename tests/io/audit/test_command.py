@@ -89,6 +89,21 @@ def test_an_installed_package_is_a_family_by_name(
     refused("lost: neither a file nor an installed package", wild, Path("lost"))
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--date", "yesterday"), "'yesterday' is no time: give 2026-11-28 or 2026-11-28T12:00:00."),
+        (("--tools", __file__), f"--tools {__file__}: is not valid JSON"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_option(
+    wild: Path, folder: Path, options: tuple[str, ...], said: str
+) -> None:
+    result = run(wild, folder, *options)
+    assert result.exit_code == BAD_INPUT
+    assert said in result.stderr
+
+
 def test_errors_name_the_embedded_engine_and_not_its_folder(wild: Path) -> None:
     result = run(wild, Path("embedded"), "--template", "x")
     assert result.stderr == "tito: embedded: has no template x; it has default\n"

@@ -312,6 +312,18 @@ def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch)
     assert "pip install 'tito-kernel[hub]'" in complaint(run("someone/model"))
 
 
+def test_a_page_lists_facts_in_words_and_again_only_where_they_differ(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run(folder(tmp_path / "model", EXACT), "--html", page)
+    text = page.read_text(encoding="utf-8")
+    assert "<li>follows: user, " in text
+    assert "<li>random: no</li>" in text
+    assert text.count("<li>random: ") == 1
+    (opening, *_) = re.findall("<li>opening: (.*)</li>", text)
+    assert "Be brief." in opening
+    assert not re.search(r"<li>[a-z ]+: .*(\[|True|False|None)", text)
+
+
 def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     hostile = folder(tmp_path / "hostile", "{{ raise_exception('<script>alert(1)</script>') }}")
