@@ -162,9 +162,8 @@ class Step:
     @logprobs.validator
     def _count_logprobs(self, _: Any, logprobs: tuple[float | None, ...] | None) -> None:
         if logprobs is not None and len(logprobs) != len(self.completion_ids):
-            values = "1 value" if len(logprobs) == 1 else f"{len(logprobs)} values"
             raise InputError(
-                f"logprobs has {values} for {len(self.completion_ids)} completion_ids: "
+                f"logprobs has length {len(logprobs)} for {len(self.completion_ids)} completion_ids: "
                 "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
 

@@ -166,7 +166,7 @@ def test_a_stored_trajectory_has_the_same_checks_in_all_versions() -> None:
         (1, {"shared_ids": [False, 10]}, r"^Trajectory.steps\[1\].shared_ids\[0\]: False is not of type int"),
         (1, {"prompt_ids": [-1]}, r"^Trajectory.steps\[1\].prompt_ids: ids\[0\] is -1"),
         (1, {"prompt": [{}]}, r"^Trajectory.steps\[1\].prompt: prompt\[0\] has no role"),
-        (1, {"logprobs": [-1]}, r"^Trajectory.steps\[1\]: logprobs has 1 value for 2 completion_ids"),
+        (1, {"logprobs": [-1]}, r"^Trajectory.steps\[1\]: logprobs has length 1 for 2 completion_ids"),
         (1, {"logprobs": "ab"}, r"^Trajectory.steps\[1\]: logprobs must be a list of numbers"),
         (1, {"more": 1}, r"^Trajectory.steps\[1\]: unknown keys: more"),
         (
