@@ -85,7 +85,7 @@ def test_a_policy_is_shown_by_the_names_of_its_choices() -> None:
         ({"prompt_ledger": [["prompt", True]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"logprobs": ["0.5", None]}, r"logprobs\[0\] is '0.5': give a number or None"),
         ({"prompt_ledger": [["a @ b", 2]]}, "^Step.prompt_ledger: 'a @ b' is not one of prompt, sampled"),
-        ({"more": 1, "and": 2}, r"Step: the keys \['and', 'more'\] are unknown"),
+        ({"more": 1, "and": 2}, r"Step: unknown keys: and, more"),
     ],
 )
 def test_wrong_data_are_named(wrong: dict[str, Any], words: str) -> None:
@@ -113,7 +113,7 @@ def test_ids_are_integers_not_strings() -> None:
 def test_unknown_keys_are_named_wherever_they_are() -> None:
     with pytest.raises(InputError, match=r"Policy: unknown keys: forgives"):
         from_data({"forgives": []}, Policy)
-    with pytest.raises(InputError, match=r"\['x'\] are unknown"):
+    with pytest.raises(InputError, match=r"unknown keys: x"):
         from_data([{**DATA, "x": 1}], Trajectory)
 
 
@@ -190,7 +190,7 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
             "start of a weight version is '0'",
         ),
         ({"weight_versions": [{"version": "v", "start": 0, "stop": 9}]}, "covers 0 to 9 of 2"),
-        ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "the keys .'end'. are unknown"),
+        ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "unknown keys: end"),
         ({"routed_experts": {"data": "A?==", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "A?AA=", "dtype": "uint8", "shape": [2]}}, "give bytes as a string of"),
         (
@@ -229,7 +229,7 @@ def test_options_speak_in_names() -> None:
         ({"owner": "nobody"}, "SampleOptions.owner: 'nobody' is not one of first, last, longest"),
         ({"max_length": "7"}, "max_length is '7'"),
         ({"max_length": 0}, "max_length is 0"),
-        ({"most": 7}, "the keys .'most'. are unknown"),
+        ({"most": 7}, "unknown keys: most"),
     ],
 )
 def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:
