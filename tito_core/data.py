@@ -79,7 +79,7 @@ def _complaint(error: BaseException, _: type | None) -> str:
     if isinstance(error, KeyError):
         return f"the key {error.args[0]!r} is missing"
     if isinstance(error, ForbiddenExtraKeysError):
-        return f"the keys {sorted(error.extra_fields)} are unknown"
+        return f"unknown keys: {', '.join(sorted(error.extra_fields))}"
     return str(error)
 
 

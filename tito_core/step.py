@@ -163,7 +163,7 @@ class Step:
     def _count_logprobs(self, _: Any, logprobs: tuple[float | None, ...] | None) -> None:
         if logprobs is not None and len(logprobs) != len(self.completion_ids):
             raise InputError(
-                f"logprobs has {len(logprobs)} values for {len(self.completion_ids)} completion_ids: "
+                f"logprobs has length {len(logprobs)} for {len(self.completion_ids)} completion_ids: "
                 "give one for each id (None where the engine gave no value), or leave logprobs out"
             )
 

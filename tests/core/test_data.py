@@ -78,14 +78,14 @@ def test_a_policy_is_shown_by_the_names_of_its_choices() -> None:
         ({"prompt_ids": [-1]}, r"Step.prompt_ids: ids\[0\] is -1"),
         ({"completion_ids": "x"}, "Step.completion_ids: ids must be a sequence of ids, not str"),
         ({"prompt": [{}]}, r"Step.prompt: prompt\[0\] has no role"),
-        ({"logprobs": [0.0]}, "logprobs has 1 values for 2"),
+        ({"logprobs": [0.0]}, "logprobs has length 1 for 2"),
         ({"prompt_ledger": [["prompt", 5]]}, "prompt_ledger covers 5 ids, prompt_ids has 2"),
         ({"prompt_ledger": [["nobody", 2]]}, "Step.prompt_ledger: 'nobody' is not one of prompt, sampled"),
         ({"prompt_ledger": [["prompt", -2]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"prompt_ledger": [["prompt", True]]}, "Step.prompt_ledger: prompt_ledger counts must be whole"),
         ({"logprobs": ["0.5", None]}, r"logprobs\[0\] is '0.5': give a number or None"),
         ({"prompt_ledger": [["a @ b", 2]]}, "^Step.prompt_ledger: 'a @ b' is not one of prompt, sampled"),
-        ({"more": 1, "and": 2}, r"Step: the keys \['and', 'more'\] are unknown"),
+        ({"more": 1, "and": 2}, r"Step: unknown keys: and, more"),
     ],
 )
 def test_wrong_data_are_named(wrong: dict[str, Any], words: str) -> None:
@@ -111,9 +111,9 @@ def test_ids_are_integers_not_strings() -> None:
 
 
 def test_unknown_keys_are_named_wherever_they_are() -> None:
-    with pytest.raises(InputError, match=r"Policy: the keys \['forgives'\] are unknown"):
+    with pytest.raises(InputError, match=r"Policy: unknown keys: forgives"):
         from_data({"forgives": []}, Policy)
-    with pytest.raises(InputError, match=r"\['x'\] are unknown"):
+    with pytest.raises(InputError, match=r"unknown keys: x"):
         from_data([{**DATA, "x": 1}], Trajectory)
 
 
@@ -190,7 +190,7 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
             "start of a weight version is '0'",
         ),
         ({"weight_versions": [{"version": "v", "start": 0, "stop": 9}]}, "covers 0 to 9 of 2"),
-        ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "the keys .'end'. are unknown"),
+        ({"weight_versions": [{"version": "v", "start": 0, "end": 1}]}, "unknown keys: end"),
         ({"routed_experts": {"data": "A?==", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "A?AA=", "dtype": "uint8", "shape": [2]}}, "give bytes as a string of"),
         (
@@ -201,8 +201,8 @@ def test_a_call_needs_a_name_and_a_step_alone() -> None:
         ({"routed_experts": {"data": "é", "dtype": "uint8", "shape": [1]}}, "give bytes as a string of"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [9]}}, "uint8 of shape .9,. needs 9"),
         ({"routed_experts": {"data": "AAA=", "dtype": "uint8", "shape": [2], "start": "1"}}, "start at '1'"),
-        ({"step": {**DATA, "logprobs": [-1]}}, "StoredCall.step: logprobs has 1 values for 2"),
-        ({"more": 1}, r"StoredCall: the keys \['more'\] are unknown"),
+        ({"step": {**DATA, "logprobs": [-1]}}, "StoredCall.step: logprobs has length 1 for 2"),
+        ({"more": 1}, r"StoredCall: unknown keys: more"),
     ],
 )
 def test_wrong_calls_are_named(wrong: dict[str, Any], words: str) -> None:
@@ -229,7 +229,7 @@ def test_options_speak_in_names() -> None:
         ({"owner": "nobody"}, "SampleOptions.owner: 'nobody' is not one of first, last, longest"),
         ({"max_length": "7"}, "max_length is '7'"),
         ({"max_length": 0}, "max_length is 0"),
-        ({"most": 7}, "the keys .'most'. are unknown"),
+        ({"most": 7}, "unknown keys: most"),
     ],
 )
 def test_wrong_options_are_named(wrong: dict[str, Any], words: str) -> None:

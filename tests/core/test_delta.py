@@ -166,9 +166,9 @@ def test_a_stored_trajectory_has_the_same_checks_in_all_versions() -> None:
         (1, {"shared_ids": [False, 10]}, r"^Trajectory.steps\[1\].shared_ids\[0\]: False is not of type int"),
         (1, {"prompt_ids": [-1]}, r"^Trajectory.steps\[1\].prompt_ids: ids\[0\] is -1"),
         (1, {"prompt": [{}]}, r"^Trajectory.steps\[1\].prompt: prompt\[0\] has no role"),
-        (1, {"logprobs": [-1]}, r"^Trajectory.steps\[1\]: logprobs has 1 values for 2 completion_ids"),
+        (1, {"logprobs": [-1]}, r"^Trajectory.steps\[1\]: logprobs has length 1 for 2 completion_ids"),
         (1, {"logprobs": "ab"}, r"^Trajectory.steps\[1\]: logprobs must be a list of numbers"),
-        (1, {"more": 1}, r"^Trajectory.steps\[1\]: the keys \['more'\] are unknown"),
+        (1, {"more": 1}, r"^Trajectory.steps\[1\]: unknown keys: more"),
         (
             0,
             {"completion_ids": [5, 6, 7]},
@@ -192,7 +192,7 @@ def test_wrong_data_of_a_step_are_named(step: int, wrong: dict[str, Any], words:
         ({"steps": []}, r"^Trajectory.checks has 2 values for 0 steps"),
         ({"checks": [1, 2]}, r"^Trajectory.steps\[0\]: the data are not those that to_data wrote"),
         ({"checks": ["1", 2]}, r"^Trajectory.checks\[0\]: '1' is not of type int"),
-        ({"more": 5}, r"^Trajectory: the keys \['more'\] are unknown"),
+        ({"more": 5}, r"^Trajectory: unknown keys: more"),
     ],
 )
 def test_wrong_data_of_a_trajectory_are_named(wrong: dict[str, Any], words: str) -> None:

@@ -57,7 +57,7 @@ def made(**wrong: Any) -> Step:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"logprobs": [-0.5]}, "logprobs has 1 values for 2 completion_ids"),
+        ({"logprobs": [-0.5]}, "logprobs has length 1 for 2 completion_ids"),
         ({"logprobs": ["a", "b"]}, r"logprobs\[0\] is 'a'"),
         ({"logprobs": [True, 0.0]}, r"logprobs\[0\] is True"),
         ({"logprobs": [0.0, float("nan")]}, r"logprobs\[1\] is nan: give a number or None"),

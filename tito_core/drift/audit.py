@@ -93,6 +93,8 @@ class Auditor:
             if compared is not None:
                 rendering, new = compared
                 self.counters.counts["compared_prompts"] += 1
+                if earlier is None and not rendering.alike:
+                    self.counters.counts["foreign_conversations"] = 1
                 self.counters.add_restated(name)
                 yield from self._breaks(renderings, rendering, new)
                 if not renderings.open_end:

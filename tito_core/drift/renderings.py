@@ -33,6 +33,15 @@ class ComparedRendering:
     rendered: Packed
     hunks: Sequence[Hunk]
 
+    @property
+    def alike(self) -> bool:
+        """Whether at least half of the ids of the shorter side are the same.
+
+        Another time, other arguments or missing tools leave most ids; those of another model share few.
+        """
+        same = len(self.used) - sum(hunk.stop - hunk.start for hunk in self.hunks)
+        return 2 * same >= min(len(self.used), len(self.rendered))
+
     def first_overlap(self, hunk: Hunk) -> Hunk | None:
         """Return the first hunk that overlaps `hunk`, which may be another rendering's."""
         return next((other for other in self.hunks if other.overlaps(hunk)), None)

@@ -16,6 +16,8 @@ class Tally:
     Attributes:
         conversations: Conversations.
         drifted_conversations: Conversations with a break.
+        foreign_conversations: Conversations with a first prompt that shares less than half of its ids with
+            its rendering, as if they came from another model.
         calls: Model calls.
         compared_prompts: Prompts that were rendered and compared.
         refused_prompts: Prompts that the template rejects.
@@ -48,6 +50,7 @@ class Tally:
 
     conversations: int = 0
     drifted_conversations: int = 0
+    foreign_conversations: int = 0
     calls: int = 0
     compared_prompts: int = 0
     refused_prompts: int = 0

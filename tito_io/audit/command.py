@@ -19,6 +19,7 @@ from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.options import (
     HELP_NAMES,
     StoredFile,
+    Time,
     WholeRange,
     as_option,
     choices,
@@ -61,7 +62,8 @@ STATUSES = """\b
 Exit status:
   0    no break: every prompt that was sent as messages repeats the ids that were used
   1    breaks were found; with --fail-on hypothetical also those that did not happen, because the
-       prompts were sent as ids
+       prompts were sent as ids. Also if a first prompt, however it was sent, shares less than half of
+       its ids with its rendering: --family is then another model, and no rates are shown
   2    bad input: options, file, model folder
   3    no break in what was compared, but not everything was: unreadable lines, prompts that the
        template rejects, with images whose place in the ids is unknown, or without messages, or
@@ -145,9 +147,7 @@ class AuditOptions:
 
 @click.command(cls=TopicCommand, topics=TOPICS, epilog=STATUSES, context_settings=HELP_NAMES)
 @click.argument("file", type=StoredFile())
-@family_option(
-    "The model folder, or GGUF file, whose chat template and tokenizer render the messages.", required=True
-)
+@family_option("The model whose chat template and tokenizer render the messages.", required=True)
 @click.option(
     "--template",
     help="The chat template: a name in the model folder, or a .jinja file. Default: the folder's default.",
@@ -162,7 +162,7 @@ class AuditOptions:
 @template_arg_option("--template-arg", whose=" for calls that do not store theirs")
 @click.option(
     "--date",
-    type=click.DateTime(),
+    type=Time(),
     metavar="TIME",
     help="The time that templates print, such as 2026-01-31 or 2026-01-31T12:00:00. Default: now.",
 )
@@ -170,7 +170,7 @@ class AuditOptions:
     "--from",
     "form",
     metavar="NAME",
-    help="The format of FILE; `tito samples --help` lists them. Default: recognised by the first readable "
+    help="The format of FILE; `tito samples --help` lists them. Default: recognized by the first readable "
     "line.",
 )
 @click.option(
@@ -234,7 +234,7 @@ def audit(**values: Any) -> None:
     with output_may_close():
         _print_report(report, as_json=options.as_json)
     complete = 0 if report.whole else INCOMPLETE
-    failing = report.tally.breaks if options.fail_on == "hypothetical" else report.tally.actual_breaks
+    failing = report.fails(hypothetical=options.fail_on == "hypothetical")
     sys.exit(DRIFT if failing else complete)
 
 
@@ -332,9 +332,9 @@ def _read_tools(path: Path) -> Sequence[Mapping[str, Any]]:
     try:
         tools = orjson.loads(path.read_bytes().removeprefix(BOM_UTF8))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"--tools {path}: cannot be read: {error.strerror}") from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: is not valid JSON: {error}") from None
+        raise InputError(f"--tools {path}: is not valid JSON: {error}") from None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise InputError(f"{path}: expected a JSON list of tools, each one an object")
+        raise InputError(f"--tools {path}: expected a JSON list of tools, each one an object")
     return tools

@@ -62,7 +62,7 @@ def growing_reports(
     """Yield the report so far after each piece of work; the last one is that of a single process.
 
     `on_break` is called with the breaks in their order. Raises `InputError` if there is no cluster, or the
-    file is compressed or in no recognised format.
+    file is compressed or in no recognized format.
     """
     check_address(address)  # before the file is read and Ray is imported, which takes seconds
     require_plain_file(path)

@@ -33,7 +33,7 @@ class Heading:
 
 def page(report: AuditReport, heading: Heading) -> str:
     """Return the page as HTML."""
-    shown = report.choice.shown
+    shown = report.shown
     return render(
         "audit/page.html.jinja",
         heading=heading,

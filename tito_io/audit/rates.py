@@ -40,6 +40,8 @@ FAMILY = (
     "is this the served model's folder, and are engine (--as), tools, arguments and date those of the run?"
 )
 """What to check if prompts are not the family's rendering."""
+FOREIGN = "is not this model's rendering: is --family the served model?"
+"""What is wrong if the first prompt has other ids altogether."""
 UNSEEN = "the last turn of a finished conversation, which no later prompt restates, is rendered differently"
 """Why ids may be lost although no prompt differs."""
 
@@ -94,17 +96,20 @@ class Figure:
 
 
 def figures(tally: Tally) -> tuple[Figure, ...]:
-    """Return the rates in the order in which they are shown."""
+    """Return the rates in the order in which they are shown; none between the ids of two models."""
+    if tally.foreign_conversations:
+        return ()
     return tuple(Figure(key, getattr(tally, key), getattr(tally, whole)) for key, (whole, _) in RATES.items())
 
 
 def to_json(tally: Tally) -> dict[str, Any]:
-    """Return all counts and rates as plain data; a rate of nothing is null."""
+    """Return all counts and rates as plain data; a rate of nothing, or between two models, is null."""
     data = attrs.asdict(tally, recurse=False)
     causes = {name: data.pop(name) for name in ("causes", "also", "parts")}
     return {
         **data,
         "cached_ids_lost": tally.cached_ids_lost,
+        **{f"{key}_rate": None for key in RATES},
         **{f"{one.key}_rate": one.rate for one in figures(tally)},
         **{name: {key.lower(): number for key, number in breaks.items()} for name, breaks in causes.items()},
     }

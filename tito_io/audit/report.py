@@ -9,7 +9,7 @@ import attrs
 
 from tito_core import TitoError
 from tito_core.drift.audit import Audited, audit
-from tito_core.drift.breaks import Break, BreakSelection, BreakText
+from tito_core.drift.breaks import Break, BreakSelection, BreakText, Cause
 from tito_core.drift.renderer import Renderer
 from tito_core.drift.tally import Tally
 from tito_io.families.folder import FolderError
@@ -17,7 +17,7 @@ from tito_io.samples.conversation import Problem
 from tito_io.samples.progress import RunProgress, counted
 from tito_io.samples.read import StoredConversation
 
-from .rates import to_json
+from .rates import FOREIGN, to_json
 
 FIRST = 20
 """Problems that a report has in words; all of them are counted."""
@@ -72,6 +72,12 @@ class AuditReport:
         return f"{engine}the template refuses{first}"
 
     @property
+    def shown(self) -> tuple[Break, ...]:
+        """The breaks to show: of a first prompt of another model only where it differs itself."""
+        foreign = self.tally.foreign_conversations
+        return tuple(one for one in self.choice.shown if not foreign or one.cause is Cause.RENDERING)
+
+    @property
     def hypothetical(self) -> int:
         """How many breaks did not happen, because their prompts were sent as ids."""
         return self.tally.breaks - self.tally.actual_breaks
@@ -84,11 +90,20 @@ class AuditReport:
         if not tally.compared_prompts:
             calls = counted(tally.calls, "call")
             return f"nothing could be compared: {conversations} with {calls}, but no prompt to render"
+        foreign = tally.foreign_conversations
+        if foreign:
+            some = f" of {foreign:,} of {conversations}" if foreign < tally.conversations else ""
+            return f"the first prompt{some} {FOREIGN}"
         compared = f"{conversations}, {counted(tally.compared_prompts, 'prompt')} compared"
         if not tally.breaks:
             return f"no drift in {compared}"
         others = f";\n{self.hypothetical:,} would have happened with a fresh render"
         return f"{counted(tally.actual_breaks, 'break')} in {compared}{others * bool(self.hypothetical)}"
+
+    def fails(self, *, hypothetical: bool) -> bool:
+        """Whether breaks were found, those that did not happen only if asked for, or ids of another model."""
+        found = self.tally.breaks if hypothetical else self.tally.actual_breaks
+        return bool(found or self.tally.foreign_conversations)
 
     @property
     def whole(self) -> bool:

@@ -33,19 +33,25 @@ def table(report: AuditReport) -> Group:
     """Return the verdict, the causes, the selected breaks and the rates."""
     tally = report.tally
     parts: list[RenderableType] = [verdict(report)]
-    shown = report.choice.shown
-    if tally.breaks:
+    shown = report.shown
+    if tally.breaks and not tally.foreign_conversations:
         parts.append(_causes(tally))
     if tally.breaks and shown:
-        title = f"{len(shown)} of {count(tally.breaks, 'break')}: the first of each cause, in turns\n"
+        number = f"{len(shown)} of {count(tally.breaks, 'break')}"
+        title = f"{number}: the first of {_causes_shown(report)}, in turns\n"
         parts += [Text(title, style="italic"), *chain.from_iterable(map(_break, shown)), Text()]
     return Group(*parts, rates(report))
+
+
+def _causes_shown(report: AuditReport) -> str:
+    shown, found = {one.cause for one in report.shown}, report.tally.causes
+    return "each cause" if len(shown) == len(found) else f"{len(shown)} of {len(found)} causes"
 
 
 def verdict(report: AuditReport) -> Text:
     """Return the first lines. What did not happen is neither good nor bad."""
     tally = report.tally
-    if tally.actual_breaks:
+    if report.fails(hypothetical=False):
         return Text(report.headline, style="bold red")
     if tally.breaks and report.whole:
         return Text(report.headline, style="bold")
@@ -80,7 +86,8 @@ def _break(one: Break) -> Iterable[RenderableType]:
         (one.used_ids, "used    ", one.used, "green"),
         (one.rendered_ids, "rendered", one.rendered, "red"),
     ):
-        line = Text(no_wrap=True, overflow="ellipsis").append(f"{size:>8,} {name} ", style="dim")
+        ids = f"{size:>8,} {'id ' if size == 1 else 'ids'} {name} "
+        line = Text(no_wrap=True, overflow="ellipsis").append(ids, style="dim")
         yield line.append_text(_side(pieces, size, colour))
 
 
@@ -100,7 +107,9 @@ def rates(report: AuditReport) -> Text:
     lines = [f"{one.name:<22}{one.percent:>7}  ({one.counted})" for one in figures(tally)]
     if tally.ids_lost_to_merging and not tally.breaks:
         lines.append(f"ids lost to merging, although no prompt drifts: {UNSEEN}")
-    if report.hypothetical:
+    if tally.foreign_conversations:
+        lines.append("no rates: ids of two models differ everywhere")
+    elif report.hypothetical:
         lines.append(f"hypothetical breaks: {report.hypothetical:,}, in prompts that were sent as ids")
     if report.engine:
         lines.append(f"rendered as {report.engine} renders")

@@ -34,6 +34,8 @@ LONGEST = 200
 """The most characters that are printed."""
 READ = 1 << 16
 """The most characters of a response that are read."""
+EMBEDDED_PREFIX = "tito-embedded-"
+"""How the names of temporary folders with the embedded engine's family begin."""
 TAG = re.compile(r"\s*<[a-z!/?]", re.IGNORECASE)
 """The beginning of an HTML page: proxies answer with pages."""
 HIDDEN = frozenset(("script", "style", "head"))
@@ -68,7 +70,7 @@ def error_text(error: TitoError) -> str:
         answered = f"; it says: {message}" if message and message not in error.message else ""
         sampled = 0 if error.partial is None else len(error.partial.completion_ids)
         answered += f"; {sampled} ids had been sampled" if sampled else ""
-    return visible(without_embedded_url(with_option(text, parameter)) + answered)
+    return visible(without_embedded_folder(without_embedded_url(with_option(text, parameter))) + answered)
 
 
 def with_option(text: str, parameter: str, whose: str = "") -> str:
@@ -94,6 +96,15 @@ def without_embedded_url(text: str) -> str:
     "POST the embedded engine's /v1/chat/completions answered 400"
     """
     return text.replace("http://embedded/", "the embedded engine's /")
+
+
+def without_embedded_folder(text: str) -> str:
+    """Return an error's text with `embedded` for the folder that stands for it while a command runs.
+
+    >>> without_embedded_folder("/tmp/tito-embedded-a1_b/embedded: has no template x")
+    'embedded: has no template x'
+    """
+    return re.sub(rf"[^\s:]*{EMBEDDED_PREFIX}\w+/embedded", "embedded", text)
 
 
 def words(body: Any) -> str:

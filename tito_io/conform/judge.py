@@ -23,7 +23,7 @@ LONGEST = 200
 
 
 class Verdict(Enum):
-    """The verdict on an answer."""
+    """The verdict on an answer; a program that failed a few times in a row is not asked again."""
 
     EXACT = "exact"
     REFUSED = "refused"
@@ -31,6 +31,7 @@ class Verdict(Enum):
     NOT_OFFERED = "not offered"
     WRONG = "wrong"
     ERROR = "error"
+    NOT_ASKED = "not asked"
 
 
 @attrs.frozen
@@ -43,7 +44,6 @@ class Judged:
         detail: Why, in a line; empty for exact ids.
         difference: Where the ids differ, if they do.
         cause: What is wrong, in words that other vectors may share.
-        asked: Whether the program was asked; it is given up after some failures.
     """
 
     vector: Vector
@@ -51,7 +51,6 @@ class Judged:
     detail: str = ""
     difference: Difference | None = None
     cause: str = attrs.field()
-    asked: bool = True
 
     @cause.default
     def _detail(self) -> str:

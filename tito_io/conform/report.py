@@ -23,6 +23,7 @@ STYLES = {
     Verdict.NOT_OFFERED: "dim",
     Verdict.WRONG: "red",
     Verdict.ERROR: "magenta",
+    Verdict.NOT_ASKED: "dim",
 }
 
 
@@ -53,18 +54,23 @@ class Report:
         """The failed vectors that were asked, by verdict and cause; the largest group first."""
         groups: dict[tuple[Verdict, str], list[Judged]] = {}
         for one in self.failed:
-            if one.asked:
+            if one.verdict is not Verdict.NOT_ASKED:
                 groups.setdefault((one.verdict, one.cause), []).append(one)
         return sorted(groups.values(), key=len, reverse=True)
 
     @property
     def not_asked(self) -> str:
         """How many vectors were not asked, and why; empty if all were."""
-        missing = [one for one in self.judged if not one.asked]
+        missing = [one for one in self.judged if one.verdict is Verdict.NOT_ASKED]
         if not missing:
             return ""
         reason = missing[0].detail.partition(";")[0].removeprefix("not asked: ")
         return f"and {_vectors(len(missing))} {'was' if len(missing) == 1 else 'were'} not asked: {reason}"
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts to show; not asked only where that happened."""
+        return [one for one in Verdict if one is not Verdict.NOT_ASKED or self.not_asked]
 
     def count(self, verdict: Verdict) -> int:
         """Return how many vectors have a verdict."""
@@ -82,14 +88,14 @@ def _vectors(number: int) -> str:
 
 def table(report: Report) -> Table:
     """Return the verdicts by set."""
-    shown = Table()
+    shown, verdicts = Table(), report.verdicts
     shown.add_column("set", no_wrap=True)
-    for verdict in Verdict:
+    for verdict in verdicts:
         shown.add_column(verdict.value, justify="right", header_style=STYLES[verdict])
     for name, counts in counted(report.judged).items():
-        shown.add_row(name, *(str(counts[verdict] or "") for verdict in Verdict))
+        shown.add_row(name, *(str(counts[verdict] or "") for verdict in verdicts))
     shown.add_section()
-    shown.add_row("all", *(str(report.count(verdict) or "") for verdict in Verdict))
+    shown.add_row("all", *(str(report.count(verdict) or "") for verdict in verdicts))
     return shown
 
 
@@ -100,7 +106,7 @@ def failures(report: Report, *, differences: bool) -> Text:
     """
     text = Text()
     for one in report.failed:
-        if not one.asked:
+        if one.verdict is Verdict.NOT_ASKED:
             continue
         text.append(f"{one.verdict.value:<12}", STYLES[one.verdict])
         text.append(f" {one.vector.id}: {one.detail}\n")
@@ -136,5 +142,5 @@ def to_html(report: Report) -> str:
         "conform/page.html.jinja",
         report=report,
         counts=counted(report.judged),
-        verdicts=list(Verdict),
+        verdicts=report.verdicts,
     )

@@ -39,8 +39,8 @@ async def _judged(command: Sequence[str], vectors: Iterable[Vector], seconds: fl
     async with aclosing(answers(command, vectors, seconds)) as found:
         async for vector, answer in found:
             if isinstance(answer, ProgramError):
-                asked = not isinstance(answer, NotAskedError)
-                judged.append(Judged(vector, Verdict.ERROR, str(answer), asked=asked))
+                verdict = Verdict.NOT_ASKED if isinstance(answer, NotAskedError) else Verdict.ERROR
+                judged.append(Judged(vector, verdict, str(answer)))
             else:
                 judged.append(judge(vector, answer))
     return judged

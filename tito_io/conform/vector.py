@@ -175,6 +175,8 @@ def _checked(text: str, where: str) -> Vector:
 
 def _check(reader: _Reader, data: object) -> None:
     """Check what judging needs."""
+    if isinstance(data, dict) and data.keys().isdisjoint(("template", "tokenizer", "trajectory", "expected")):
+        raise ConformError("is no vector: give a folder of vectors, which `tito vectors` writes")
     version = reader.get(data, "version", int)
     if version != VERSION:
         raise ConformError(f"version is {version}, and this program reads version {VERSION}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tito_core import TitoError
+from tito_core import InputError, TitoError
 from tito_io.cli.errors import BAD_INPUT, fail
 from tito_io.cli.options import HELP_NAMES, NamedPath
 from tito_io.cli.process import output_may_close
@@ -44,6 +44,8 @@ def vectors(output: Path | None) -> None:
         return
     try:
         counts = write(output)
+    except OSError as error:
+        fail(InputError(f"-o {output}: cannot be written: {error.strerror}"), BAD_INPUT)
     except TitoError as error:
         fail(error, BAD_INPUT)
     for name, count in counts.items():

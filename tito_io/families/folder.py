@@ -15,6 +15,7 @@ from tito_io.fields import json_kind
 
 from .stop_ids import LARGEST_ID, eos_ids
 
+_DEFAULT = "chat_template.jinja"
 _NAMED_TEMPLATES = "additional_chat_templates"
 _DEFAULTS = ("default", "tool_use")
 LARGEST_SETTINGS = 1 << 25
@@ -108,7 +109,7 @@ class Folder:
         for file in (self.path / wanted, Path(wanted)):
             if file.suffix == ".jinja" and file.is_file():
                 return _source(file, self.path)
-        known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))})
+        known = sorted({*self.templates, *(file.name for file in self.path.glob("*.jinja"))} - {_DEFAULT})
         raise FolderError(f"{self.path}: has no template {wanted}; it has {', '.join(known) or 'none'}")
 
 
@@ -179,7 +180,7 @@ def _source(file: Path, folder: Path) -> Source:
 def _templates(folder: Path, config: Mapping[str, Any]) -> dict[str, Source]:
     """Return the templates by name. If there are files, the configuration's templates do not count."""
     files = {file.stem: file for file in sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))}
-    default = folder / "chat_template.jinja"
+    default = folder / _DEFAULT
     if default.is_file():
         files = {"default": default, **files}
     return {name: _source(file, folder) for name, file in files.items()} or _configured(folder, config)

@@ -16,6 +16,7 @@ from tito_core import Reason, TitoError
 from tito_io.cli.errors import BAD_INPUT, complain, fail
 from tito_io.cli.options import (
     HELP_NAMES,
+    MODEL_KINDS,
     FiniteRange,
     as_option,
     check_folder,
@@ -143,8 +144,8 @@ class LintOptions:
 @click.option(
     "--tokenizer",
     type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="The model folder whose tokenizer is used for .jinja files, which have none. No default.",
+    metavar="MODEL",
+    help=f"The model whose tokenizer is used for .jinja files, which have none: {MODEL_KINDS}. No default.",
 )
 @click.option(
     "--template",
@@ -212,8 +213,9 @@ class LintOptions:
 def lint(**values: Any) -> None:
     """Show what chat templates do to sampled ids.
 
-    PATH is a model folder, all of whose templates are linted; a .jinja file (with --tokenizer); or the id of
-    a model on the Hugging Face hub. Each template is rendered with a tool and without. If it has a switch for
+    PATH is a model, all of whose templates are linted: a folder, a GGUF file, an installed package with one,
+    or embedded. It may also be a .jinja file (with --tokenizer), or the id of a model on the Hugging Face
+    hub. Each template is rendered with a tool and without. If it has a switch for
     thinking, it is rendered with that on and off, too.
     """
     try:

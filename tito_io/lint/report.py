@@ -184,6 +184,7 @@ class Look:
         facts: The profile's facts, and where the time of day is printed (`clock`).
         renders: How many renders it took.
         seconds: Processor time.
+        opening: The text of the ids with which a conversation begins (`opening` of the facts).
     """
 
     rendering: LintRendering
@@ -193,6 +194,7 @@ class Look:
     facts: Mapping[str, Any]
     renders: int
     seconds: float
+    opening: str = ""
 
 
 @attrs.frozen(kw_only=True)

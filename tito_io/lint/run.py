@@ -169,6 +169,7 @@ class _Inspection:
             facts=traits(profile, self.meter),
             renders=budget.renders - renders,
             seconds=budget.used - seconds,
+            opening=self.family.decode(profile.facts.opening),
         )
 
     def _profile(self) -> Profile:

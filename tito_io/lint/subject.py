@@ -10,9 +10,11 @@ from pathlib import Path
 from attrs import define, evolve, field, frozen
 
 from tito_core import TitoError
+from tito_io.cli.options import MODEL_KINDS, model_path
 from tito_io.extras import install
 from tito_io.families.family import Family
 from tito_io.families.folder import Folder, FolderError
+from tito_io.families.gguf.model import GgufModel
 from tito_io.families.limits import TemplateLimits
 
 SHOWN = 12
@@ -23,11 +25,13 @@ REMEMBERED = 4
 """Tokenizers with added tokens that are kept; one may take hundreds of megabytes."""
 LIMITS = TemplateLimits(characters=1 << 17, items=1 << 14, seconds=2.0, memory=1 << 28)
 """Limits of one render, far above what the short conversations of a lint need."""
+KINDS = f"a .jinja file, a model on the hub such as Qwen/Qwen3-8B, {MODEL_KINDS}"
+"""What can be linted."""
 MARKED = (
     "the template begins with a byte order mark, which engines write at the start of every prompt, as the "
     "renders here do: save the file without it"
 )
-_HUB_ID = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+_HUB_ID = re.compile(r"(?!\.)[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 _HEAD = re.compile(r"(?:Got: )?(?:\w+Error: )?(?:\[Errno -?\d+\] )?")
 """The beginning of an error of the hub's client, before its text."""
 _WANTED = ("*.jinja", "additional_chat_templates/*", "tokenizer*.json", "*_tokens*.json", "*_config.json")
@@ -85,8 +89,9 @@ class LoadedFolder:
         """Return a family with this template."""
         if folder in self.folders:
             return self.families[folder, ()].with_templates(self.folders[folder].chosen(template), LIMITS)
-        family = Family.load(folder, template=template, limits=LIMITS)
-        self.folders, self.families = {folder: Folder.read(folder)}, {(folder, ()): family}
+        load = Family.of_gguf if folder.is_file() else Family.load
+        family = load(folder, template=template, limits=LIMITS)
+        self.folders, self.families = {folder: read_folder(folder)}, {(folder, ()): family}
         return family
 
     def with_special_tokens(self, folder: Path, family: Family, tokens: tuple[str, ...]) -> Family:
@@ -105,7 +110,7 @@ class SubjectOptions:
 
     Attributes:
         template: Only this one, by its name or file.
-        tokenizer: The model folder for .jinja files.
+        tokenizer: The model for .jinja files, by a name that `model_path` takes.
         special: Special tokens to add if the vocabulary lacks them.
         rendered_as: The engine whose prompts are rendered; None: transformers alone.
         loaded: The folder that was loaded last, with each set of tokens that was added to it.
@@ -121,23 +126,26 @@ class SubjectOptions:
 def subjects(path: str, options: SubjectOptions) -> Iterator[Subject]:
     """Yield the templates that a path names; raises `LintError` or `FolderError` if it names no template."""
     if not path:
-        raise LintError("PATH is empty: give a model folder, a .jinja file, or a model on the hub")
+        raise LintError(f"PATH is empty: give {KINDS}")
     place = Path(path)
     if place.suffix == ".jinja" and (place.is_file() or not place.is_dir()):
         yield _jinja_file(path, options)
         return
-    if place.is_file():
-        raise LintError(f"{path}: is neither a model folder nor a .jinja file")
-    folder = place if place.is_dir() else _download(path)
+    folder = _download(path) if not place.exists() and _HUB_ID.fullmatch(path) else model_path(path, KINDS)
     for name in _template_names(folder, options.template):
         yield Subject(path=path, template=name, load=partial(_load, options, folder, name))
+
+
+def read_folder(path: Path) -> Folder:
+    """Return the templates of a model folder or of a GGUF file; raises `FolderError`."""
+    return GgufModel.read(path).folder if path.is_file() else Folder.read(path)
 
 
 def _template_names(folder: Path, only: str | None) -> Sequence[str]:
     """Return the templates of a folder: those with a name, and the other .jinja files."""
     if only is not None:
         return (only,)
-    named = dict.fromkeys(sorted(Folder.read(folder).templates))
+    named = dict.fromkeys(sorted(read_folder(folder).templates))
     files = (file.name for file in sorted(folder.glob("*.jinja")) if file.name != "chat_template.jinja")
     names = (*named, *files)
     if not names:
@@ -148,12 +156,10 @@ def _template_names(folder: Path, only: str | None) -> Sequence[str]:
 def _jinja_file(path: str, options: SubjectOptions) -> Subject:
     file, tokenizer = Path(path), options.tokenizer
     if tokenizer is None:
-        raise LintError(f"{path}: a .jinja file has no vocabulary; add --tokenizer MODEL_FOLDER")
+        raise LintError(f"{path}: a .jinja file has no vocabulary; add --tokenizer MODEL")
     if not file.is_file():
         raise LintError(f"{path}: there is no such file")
-    if not tokenizer.is_dir():
-        raise LintError(f"{path}: --tokenizer {tokenizer} is not a folder; pass a local model folder")
-    load = partial(_load, options, tokenizer, str(file.absolute()), given=path)
+    load = partial(_load, options, model_path(tokenizer), str(file.absolute()), given=path)
     return Subject(path=path, template=file.name, load=load)
 
 
@@ -187,8 +193,6 @@ def _load(options: SubjectOptions, folder: Path, template: str, *, given: str | 
 
 def _download(path: str) -> Path:
     """Return the cached folder of a model on the hub."""
-    if not _HUB_ID.fullmatch(path) or path.startswith((".", "/")):
-        raise LintError(f"{path}: is not a folder, a .jinja file or a hub id such as Qwen/Qwen3-8B")
     try:
         from huggingface_hub import snapshot_download  # noqa: PLC0415  # an extra, and may be missing
     except ImportError as error:

@@ -148,9 +148,7 @@ class RolloutOptions:
 @options.api_key
 @options.vocab_size
 @options.timeout
-@options.family_option(
-    "Model folder, or GGUF file, to render with in this process. Default: the engine renders."
-)
+@options.family_option("The model to render with in this process. Default: the engine renders.")
 @options.fast
 @click.option(
     "--script",

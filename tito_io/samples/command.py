@@ -52,7 +52,7 @@ STATUSES = """\b
 Exit status:
   0    every line was read
   1    some lines could not be read, or no row was made
-  2    bad input: options, no such file, a file in no recognised format
+  2    bad input: options, no such file, a file in no recognized format
   130  interrupted; standard error says how far it was
 """
 HELP: Mapping[str, str] = {
@@ -131,7 +131,7 @@ def kernel_options(values: dict[str, Any]) -> SampleOptions:
     "form",
     type=click.Choice(list(FORMS)),
     help=f"The format of FILE. {choices({form.name: form.description for form in FORMS.values()})} "
-    "Default: recognised by the first readable line.",
+    "Default: recognized by the first readable line.",
 )
 @click.option(
     "--group",

@@ -101,7 +101,7 @@ def spread_over(
         progress: Updated while the file is read, and after each group of lines.
 
     Raises:
-        InputError: There is no cluster, or the file is compressed or in no recognised format.
+        InputError: There is no cluster, or the file is compressed or in no recognized format.
     """
     check_address(address)  # before the file is read and Ray is imported, which takes seconds
     require_plain_file(path)

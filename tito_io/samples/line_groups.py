@@ -1,7 +1,7 @@
 """Group the lines of a file by conversation as they come.
 
 Memory: the calls of the open group, and eight bytes for each conversation that is complete, by which a
-later line of it is recognised.
+later line of it is recognized.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReadOptions:
     """How to read a file of stored trajectories.
 
     Attributes:
-        form: The name of the lines' format; None to recognise it by the first readable line.
+        form: The name of the lines' format; None to recognize it by the first readable line.
         group: Which lines are one conversation. With `Group.ID`, lines without an id in a row are one, too.
         id_field: The field with a line's conversation id, such as `meta.session`; None for the format's own.
         max_line: Bytes of the longest line. Values that are read from it take some ten times as much memory.
@@ -103,6 +103,10 @@ class LineGroup:
     conversations: Mapping[str, OpenConversation] = attrs.field(repr=False)
 
 
+ROW = frozenset(("ids", "loss_mask", "spans"))
+"""Keys of a training row; no format of calls has them."""
+
+
 @attrs.define
 class LineGrouper:
     """Groups lines as they come.
@@ -113,7 +117,7 @@ class LineGrouper:
         form: The format of the first line that has one.
         make_calls: Whether calls are made of the lines; if not, groups say only which lines they are.
         progress: Updated at each part of a long line.
-        unreadable: Problems of the lines before the first of a recognised format, which are not yielded yet.
+        unreadable: Problems of the lines before the first of a recognized format, which are not yielded yet.
         complete: Digests of the names of the conversations so far.
     """
 
@@ -132,7 +136,7 @@ class LineGrouper:
     def add(self, line: FileLine) -> Iterator[LineGroup | Problem]:
         """Add a line; yield the group that it completes, or why it belongs to none.
 
-        Raises `InputError` if the file's first object is in no recognised format, or not in the one that was
+        Raises `InputError` if the file's first object is in no recognized format, or not in the one that was
         named, and if the file begins with `PATIENCE` lines that hold no object.
         """
         if len(line.raw) >= LONG:
@@ -225,12 +229,14 @@ class LineGrouper:
                 form.check_file(self.path)
             self.form = form
             return None
+        if form is None and record.keys() >= ROW:
+            return "these are training rows that `tito samples` wrote; give the calls that they were made of"
         keys = ", ".join(f"`{key:.20}`" for key in sorted(record)[:8])
         looks = f"its keys are {keys}" if keys else "it has no keys"
         if form is not None:
             looks = f"it looks like `{form.name}`"
         if expected is None:
-            return f"is not in a recognised format ({', '.join(FORMS)}): {looks}"
+            return f"is not in a recognized format ({', '.join(FORMS)}): {looks}"
         return f"is not in the format `{expected.name}` ({expected.description}): {looks}"
 
 

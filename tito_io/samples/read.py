@@ -53,11 +53,11 @@ def conversations(
 
     Args:
         path: The file; `.gz` and `.zst` files are decompressed.
-        reading: How to read it; by default the format is recognised and lines are grouped by id.
+        reading: How to read it; by default the format is recognized and lines are grouped by id.
         progress: Updated while the file is read.
 
     Raises:
-        InputError: The file does not exist, or no line of it is in a recognised format.
+        InputError: The file does not exist, or no line of it is in a recognized format.
     """
     for group in line_groups(path, reading, progress):
         if isinstance(group, Problem):

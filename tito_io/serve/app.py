@@ -364,7 +364,8 @@ def _max_length(request: Request, body: Mapping[str, Any]) -> int | None:
     value = int(query) if query.isdecimal() else query or body.get(MAX_LENGTH)
     if value is None or (type(value) is int and value > 0):
         return value
-    raise bad_request(f"{MAX_LENGTH} is {value!r:.40}: give a whole number of ids, or null", MAX_LENGTH)
+    text = f"{MAX_LENGTH} is {value!r:.40}: give a whole number of ids from 1 on, or null"
+    raise bad_request(text, MAX_LENGTH)
 
 
 async def _check_session(gateway: Gateway, request: Request) -> None:

@@ -45,6 +45,9 @@ def parse_rules(names: Sequence[str]) -> tuple[NoiseRule | Forgiveness, ...]:
     """
     known: dict[str, tuple[NoiseRule | Forgiveness, ...]] = {"default": DEFAULT, "none": ()}
     known |= {option_name(rule): (rule,) for rule in (*NoiseRule, *CHOICES)}
+    others = [name for name in names if name != "none"]
+    if others and len(others) < len(names):
+        raise InputError(f"--forgive none contradicts --forgive {others[0]!r:.40}: leave one of them out")
     rules: dict[NoiseRule | Forgiveness, None] = {}
     for name in names:
         found = known.get(name.lower().replace("_", "-"))

@@ -250,7 +250,7 @@ def _scaled(unit: int, _: object, __: object, value: int) -> int:
 @shared.vocab_size
 @shared.timeout
 @shared.family_option(
-    "Model folder, or GGUF file. With it, prompts are rendered here, special-token text is read as plain "
+    "The model. With it, prompts are rendered here, special-token text is read as plain "
     "letters, and pages show texts of ids. Default: the embedded engine has its own; others have none."
 )
 @shared.fast

@@ -24,6 +24,7 @@ from tito_core import InputError, Message, Step
 from tito_core.drift import Cause, Tally, audit
 from tito_core.drift.audit import Auditor
 from tito_core.drift.counters import DriftCounters
+from tito_core.drift.diff import Hunk, packed
 from tito_core.drift.numbered import NumberedMedia
 from tito_core.drift.predecessor import By, find_predecessors
 from tito_core.drift.renderings import ComparedRendering, PromptRenderings
@@ -40,6 +41,32 @@ def test_a_prompt_that_the_template_refuses_is_counted_and_its_turns_are_not_los
     assert audited.breaks == ()
     tally = audited.tally
     assert (tally.refused_prompts, tally.compared_prompts, tally.mergeable_ids) == (1, 1, 0)
+
+
+def test_a_conversation_of_another_model_shares_few_ids_of_its_first_prompt() -> None:
+    step = turns(1, spelled=-1).calls[0].step
+    other = Step(
+        prompt=step.prompt, completion=step.completion, prompt_ids=letters("zyxw"), completion_ids=[3]
+    )
+    foreign = audit(Forest.of([StoredCall(name="a", step=other)]), TOY)
+    assert [one.cause for one in foreign.breaks] == [Cause.RENDERING]
+    assert foreign.tally.foreign_conversations == 1
+    assert turns(1, spelled=-1).audit().tally.foreign_conversations == 0
+
+
+@pytest.mark.parametrize(
+    ("used", "rendered", "hunk", "alike"),
+    [
+        pytest.param([1, 2, 3, 4], [1, 9, 3, 4], Hunk(1, 2, 1, 2), True, id="another-date"),
+        pytest.param([1, 5, 6, 7, 8, 9, 2], [1, 2], Hunk(1, 6, 1, 1), True, id="tools-are-missing"),
+        pytest.param([1, 2], [1, 5, 6, 7, 8, 9, 2], Hunk(1, 1, 1, 6), True, id="tools-are-new"),
+        pytest.param([1, 2, 3, 4], [1, 6, 7, 8], Hunk(1, 4, 1, 4), False, id="the-first-id-is-in-both"),
+    ],
+)
+def test_a_rendering_that_lacks_a_part_is_still_alike(
+    used: list[int], rendered: list[int], hunk: Hunk, alike: bool
+) -> None:
+    assert ComparedRendering(packed(used), packed(rendered), [hunk]).alike is alike
 
 
 def test_media_are_not_compared() -> None:

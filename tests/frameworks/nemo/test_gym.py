@@ -133,7 +133,7 @@ BAD_RECORDS: list[tuple[list[dict[str, Any]], str]] = [
     ([{**FIRST, "model_call_id": None}], "model_call_id is None: give a str"),
     ([{**FIRST, "prompt_token_ids": None}], "prompt_token_ids is None: give a list"),
     ([{**FIRST, "generation_token_ids": "x"}], "generation_token_ids is 'x': give a list"),
-    ([{**FIRST, "generation_log_probs": []}], "logprobs has 0 values for 1 completion_ids"),
+    ([{**FIRST, "generation_log_probs": []}], "logprobs has length 0 for 1 completion_ids"),
     ([{**FIRST, "prompt_token_ids": [-1]}], "prompt_ids"),
     ([FIRST, record("a", [1], [3])], "'a' has two records that differ"),
     ([record("a", [1, 2], [4], digest=ABC_DIGEST)], "digest of call 'a' is not that of its 3 ids"),

@@ -12,9 +12,10 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.gguf_file import write_gguf
+from tests.gguf_file import install_package, write_gguf
 from tests.interrupts import interrupt, wait_for_input
 from tests.io.audit.audited import KEEPING, family_folder, replace
+from tests.io.families.family_folder import tiny_folder
 from tests.io.families.gguf.test_family_of_gguf import SPACED
 from tests.io.samples.terminal import on_terminal, tito
 from tito_core import Step, render_key
@@ -77,6 +78,48 @@ def test_the_embedded_engine_is_a_family_by_name(tmp_path: Path) -> None:
     result = run(calls, Path("embedded"))
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("0 breaks in 1 conversation, ")
+
+
+def test_an_installed_package_is_a_family_by_name(
+    wild: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    write_gguf(install_package(tmp_path, "m.gguf") / "m.gguf", SPACED)
+    assert "18 prompts compared" in run(wild, Path("tiny-model")).stdout
+    refused("lost: neither a file nor an installed package", wild, Path("lost"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--date", "yesterday"), "'yesterday' is no time: give 2026-11-28 or 2026-11-28T12:00:00."),
+        (("--tools", __file__), f"--tools {__file__}: is not valid JSON"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_option(
+    wild: Path, folder: Path, options: tuple[str, ...], said: str
+) -> None:
+    result = run(wild, folder, *options)
+    assert result.exit_code == BAD_INPUT
+    assert said in result.stderr
+
+
+def test_errors_name_the_embedded_engine_and_not_its_folder(wild: Path) -> None:
+    result = run(wild, Path("embedded"), "--template", "x")
+    assert result.stderr == "tito: embedded: has no template x; it has default\n"
+
+
+def test_calls_of_another_model_are_1_and_have_no_rates(wild: Path, tmp_path: Path) -> None:
+    other_model, page = tiny_folder(tmp_path / "other", KEEPING), tmp_path / "page.html"
+    result = run(wild, other_model, "--html", str(page))
+    assert result.exit_code == DRIFT
+    first, *rest = result.stdout.splitlines()
+    assert first == "the first prompt is not this model's rendering: is --family the served model?"
+    assert "changed ids" not in "".join(rest)
+    assert "changed ids" not in page.read_text(encoding="utf-8")
+    summary = json.loads(run(wild, other_model, "--json").stdout.splitlines()[-1])["summary"]
+    assert summary["foreign_conversations"] == 3
+    assert {summary[f"{key}_rate"] for key in RATES} == {None}
 
 
 def test_no_break_is_asked_for_and_none_has_a_heading(wild: Path, folder: Path) -> None:

@@ -196,10 +196,10 @@ def test_the_table_and_the_page_show_the_same_rates() -> None:
 def test_a_break_takes_three_lines_however_many_tokens_it_has(width: int) -> None:
     long = attrs.evolve(BREAK, used=tuple(BreakText(number, " word") for number in range(48)), used_ids=900)
     lines = printed(report(long), width).splitlines()
-    (at,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["900", "used"]]
-    assert lines[at].startswith("     900 used     ·word·word")
+    (at,) = [at for at, line in enumerate(lines) if line.split()[:3] == ["900", "ids", "used"]]
+    assert lines[at].startswith("     900 ids used     ·word·word")
     assert lines[at].endswith("…")
-    assert lines[at + 1].split()[1] == "rendered"
+    assert lines[at + 1].split()[2] == "rendered"
     assert lines[at - 1].startswith("retokenized")
     assert lines[at + 2] == ""
     assert max(map(len, lines)) <= width

@@ -299,6 +299,18 @@ def test_a_path_that_the_system_refuses_is_named(options: tuple[str, ...]) -> No
     assert (run.returncode, out, err) == (BAD_INPUT, "", f"tito: {path}: File name too long\n")
 
 
+def test_a_choice_that_was_perhaps_meant_is_named() -> None:
+    result = CliRunner().invoke(tito, ["rollout", "--engine", "vlm"])
+    assert result.stderr.rstrip().endswith("'miles'; did you mean 'vllm'?")
+
+
+def test_an_unreadable_configuration_is_named_with_its_variable() -> None:
+    given = CliRunner().invoke(tito, ["--config", "nosuch", "rollout"])
+    env = CliRunner().invoke(tito, ["rollout"], env={"TITO_CONFIG": "nosuch"})
+    assert "Error: nosuch: cannot be read" in given.stderr
+    assert "Error: TITO_CONFIG: nosuch: cannot be read" in env.stderr
+
+
 def test_shells_may_complete_words() -> None:
     with started(environ={"_TITO_COMPLETE": "bash_source"}) as run:
         out, _ = run.communicate(timeout=60)

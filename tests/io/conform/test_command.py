@@ -64,6 +64,7 @@ def test_json_has_every_verdict(folder: Path, refuses: list[str]) -> None:
     data = json.loads(conform("--vectors", str(folder), "--json", "--", *refuses).stdout)
     assert data["counts"]["valid"] == {
         "exact": 0, "refused": 0, "over-refused": 2, "not offered": 0, "wrong": 0, "error": 0,
+        "not asked": 0,
     }  # fmt: skip
     assert {one["id"]: one["verdict"] for one in data["vectors"]} == {
         CHOSEN[0]: "over-refused",

@@ -12,7 +12,7 @@ import pytest
 from tito_io.conform.judge import Verdict, judge
 from tito_io.conform.naive import answer as naive
 from tito_io.conform.program import MOST_FAILURES
-from tito_io.conform.report import Report, failures, to_html
+from tito_io.conform.report import Report, failures, table, to_html
 from tito_io.conform.run import report_on
 from tito_io.conform.vector import ConformError, Vector
 
@@ -88,6 +88,8 @@ def test_a_program_that_always_dies_is_given_up(vectors: dict[str, Vector]) -> N
     assert said[:MOST_FAILURES] == ["ended with status 3 before it answered"] * MOST_FAILURES
     reason = "not asked: the program failed 3 times in a row; the last time: "
     assert said[MOST_FAILURES:] == [reason + said[0]] * 2
+    assert (report.count(Verdict.ERROR), report.count(Verdict.NOT_ASKED)) == (MOST_FAILURES, 2)
+    assert [column.header for column in table(report).columns][-2:] == ["error", "not asked"]
     shown = failures(report, differences=False).plain
     assert shown.endswith("and 2 vectors were not asked: the program failed 3 times in a row\n")
     assert shown.count("\n") == MOST_FAILURES + 1

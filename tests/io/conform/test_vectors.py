@@ -134,6 +134,9 @@ def test_a_folder_without_vectors_and_a_file_that_is_no_text_are_errors(tmp_path
     (tmp_path / "a.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(ConformError, match="cannot be read as UTF-8 text"):
         list(read(tmp_path))
+    (tmp_path / "a.jsonl").write_text('{"call": 1}\n')
+    with pytest.raises(ConformError, match="line 1: is no vector: give a folder of vectors"):
+        list(read(tmp_path))
     (tmp_path / "a.jsonl").write_text("[" * 100_000)
     with pytest.raises(ConformError, match="line 1: not JSON"):
         list(read(tmp_path))

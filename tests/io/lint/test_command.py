@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.gguf_file import install_package, metadata_of, write_gguf
 from tests.io.audit.test_page import ParsedPage
 from tests.io.families.family_folder import CONFIG, write
 from tests.io.lint.lint_folders import EXACT, NO_TOOLS, START, STRIPS, folder
@@ -118,7 +119,7 @@ def test_a_template_by_itself_takes_a_vocabulary(tmp_path: Path) -> None:
     assert one["notes"] == [
         "the vocabulary lacks <|turn|>: added as special tokens, with ids that the model does not have"
     ]
-    assert "add --tokenizer MODEL_FOLDER" in complaint(run(bare))
+    assert "add --tokenizer MODEL" in complaint(run(bare))
 
 
 def test_templates_share_the_tokenizer_of_their_folder(
@@ -179,13 +180,13 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
     empty = folder(tmp_path / "empty", " ")
     other = write(tmp_path, {"notes.txt": "x"}) / "notes.txt"
     for path, told in (
-        (tmp_path / "none", "is not a folder, a .jinja file or a hub id"),
+        (tmp_path / "none", "there is no such file or folder; give a .jinja file, a model on the hub"),
         (tmp_path / "none.jinja", "add --tokenizer"),
         (no_template, "has no chat template"),
         (no_tokenizer, "tokenizer.json: is missing"),
         (broken, "not valid JSON"),
         (empty, "is empty"),
-        (other, "is neither a model folder nor a .jinja file"),
+        (other, "is not a GGUF file"),
     ):
         result = run(path, *options)
         line = complaint(result)
@@ -194,10 +195,33 @@ def test_wrong_paths_each_give_one_line(tmp_path: Path, *, as_json: bool) -> Non
         assert not as_json or [one["error"] is not None for one in objects(result)] == [True]
 
 
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Install a package with a GGUF file, and return its name."""
+    monkeypatch.syspath_prepend(tmp_path)
+    read = metadata_of(folder(tmp_path / "source", EXACT), "llama-bpe")
+    write_gguf(install_package(tmp_path, "m.gguf") / "m.gguf", {**read, "tokenizer.chat_template": EXACT})
+    return "tiny-model"
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "package", "embedded"])
+def test_every_kind_of_model_is_linted(tmp_path: Path, package: str, kind: str) -> None:
+    made = folder(tmp_path / "model", EXACT)
+    named = {"folder": made, "file": tmp_path / "tiny_model" / "m.gguf", "package": package}
+    report, *_ = objects(run(named.get(kind, kind), "--json"))
+    assert (report["error"], report["template"]) == (None, "default")
+
+
+def test_every_kind_of_model_lends_its_tokenizer(tmp_path: Path, package: str) -> None:
+    template = write(tmp_path, {"a.jinja": EXACT}) / "a.jinja"
+    for name in (package, "embedded"):
+        assert objects(run(template, "--json", "--tokenizer", name))[0]["error"] is None
+
+
 def test_a_template_file_that_is_not_there(tmp_path: Path) -> None:
     made = folder(tmp_path / "model", EXACT)
     assert "there is no such file" in complaint(run(tmp_path / "none.jinja", "--tokenizer", made))
-    assert "--tokenizer x is not a folder" in complaint(
+    assert "x: neither a file nor an installed package" in complaint(
         run(write(tmp_path, {"a.jinja": EXACT}) / "a.jinja", "--tokenizer", "x")
     )
 
@@ -286,6 +310,18 @@ def test_a_hub_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch)
     assert complaint(run("someone/model")).endswith("it gives no reason")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pip install 'tito-kernel[hub]'" in complaint(run("someone/model"))
+
+
+def test_a_page_lists_facts_in_words_and_again_only_where_they_differ(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run(folder(tmp_path / "model", EXACT), "--html", page)
+    text = page.read_text(encoding="utf-8")
+    assert "<li>follows: user, " in text
+    assert "<li>random: no</li>" in text
+    assert text.count("<li>random: ") == 1
+    (opening, *_) = re.findall("<li>opening: (.*)</li>", text)
+    assert "Be brief." in opening
+    assert not re.search(r"<li>[a-z ]+: .*(\[|True|False|None)", text)
 
 
 def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def run(name: str, *options: object, env: dict[str, str] | None = None) -> Resul
         (("--gguf", str(Path(__file__).parent)), "is a folder; give the path of one GGUF file"),
         (("--gguf", "no-such-model"), "neither a file nor an installed package: give the path"),
         (("--gguf", "pytest"), "pytest: the installed package has no GGUF file; give another or a path"),
-        (("--gguf", "FILE", "--family", "lost"), "lost: is not a folder"),
+        (("--gguf", "FILE", "--family", "lost"), "lost: neither a file nor an installed package"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

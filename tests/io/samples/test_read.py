@@ -152,6 +152,12 @@ def test_an_unknown_form_is_refused() -> None:
         ReadOptions(form="xml")
 
 
+def test_training_rows_are_refused_by_name(tmp_path: Path) -> None:
+    row = dumped({"conversation": "c", "ids": [1, 2], "loss_mask": [0, 1], "spans": []})
+    with pytest.raises(InputError, match=r"line 1: these are training rows that `tito samples` wrote; give"):
+        read(put(tmp_path, row))
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         read(tmp_path)

@@ -39,7 +39,7 @@ def written(form: str, calls: list[StoredCall], *, expand: bool = False, name: s
 
 
 def again(form: str, content: bytes) -> Forest:
-    """Return the forest of a file of one conversation, whose format is recognised."""
+    """Return the forest of a file of one conversation, whose format is recognized."""
     with TemporaryDirectory() as folder:
         stored, problems = read(put(Path(folder), content))
     assert not problems, problems

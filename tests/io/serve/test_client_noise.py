@@ -193,6 +193,8 @@ def test_names_are_said_as_they_are_written() -> None:
     )
     with pytest.raises(InputError, match="give one of default, none, cache-control"):
         parse_rules(["everything"])
+    with pytest.raises(InputError, match="--forgive none contradicts --forgive 'developer'"):
+        parse_rules(["none", "developer"])
     with pytest.raises(InputError):
         parse_rules(["object"])  # what the kernel always forgives is no choice
     with pytest.raises(InputError, match="regular expression"):

@@ -121,7 +121,7 @@ async def test_a_turn_that_goes_on_is_streamed_and_one_that_is_not_received_chan
 
 
 async def test_a_turn_that_goes_on_with_calls_has_them() -> None:
-    """The next request repeats one message with the text of both turns, and is recognised by its calls."""
+    """The next request repeats one message with the text of both turns, and is recognized by its calls."""
     async with talking(Reporting(stop_reason=2)) as talk:
         first = await talk.said(HELLO)
         second = await talk.said([*HELLO, first], continue_final_message=True)

@@ -1,4 +1,4 @@
-"""The formats in which trajectories are stored, and how a line's format is recognised."""
+"""The formats in which trajectories are stored, and how a line's format is recognized."""
 
 from __future__ import annotations
 

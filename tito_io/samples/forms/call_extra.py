@@ -1,7 +1,7 @@
 """A call's data beyond ids and log-probabilities, as JSON for the `extra` objects of foreign formats.
 
 The object stands in `extra` under the key `tito`. A call that continues another one has only what it adds to
-it, and `joins`, by which another call of the same name is recognised.
+it, and `joins`, by which another call of the same name is recognized.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every stored format defines: how to recognise one of its lines, and how to make calls of it."""
+"""What every stored format defines: how to recognize one of its lines, and how to make calls of it."""
 
 from __future__ import annotations
 

@@ -181,9 +181,8 @@ def _batches(record: Record, _: int) -> Iterator[Batch]:
 def _read(record: Record, place: CallPlace) -> Iterator[StoredCall]:
     unknown = sorted(record.keys() - KEYS)
     if unknown:
-        raise InputError(
-            f"the keys {unknown!r:.200} are unknown: what a call has, as its reward, is in 'call'"
-        )
+        names = ", ".join(map(repr, unknown))
+        raise InputError(f"unknown keys: {names:.200}; what a call has, as its reward, is in 'call'")
     data, after = dict(record["call"]), record["after"]
     routed = data.pop("routed_experts", None)
     experts = None if routed is None else from_data(routed, RoutedExperts)
