@@ -69,7 +69,7 @@ def test_the_other_paths_go_on(tmp_path: Path) -> None:
     assert "not linted: the template exceeds the limits of a lint" in one["error"]
     assert two["error"] is None
     assert {case["verdict"] for case in two["cases"]} == {"exact"}
-    assert "is not a folder" in three["error"]
+    assert "there is no such file or folder" in three["error"]
     assert [line.startswith("tito: ") for line in result.stderr.splitlines()] == [True, True]
 
 

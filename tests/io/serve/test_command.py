@@ -551,10 +551,12 @@ async def test_each_option_is_a_choice_of_the_gateway(
     assert shared.spans.with_ids
 
 
-async def test_a_model_that_is_loaded_already_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_is_loaded_already_is_not_loaded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """It renders prompts, wherever `--family` says that it came from, and the engine gets it, too."""
     here = family()
-    given_too = given(monkeypatch, "--store", "memory", "--family", "/nowhere", "--fast")
+    given_too = given(monkeypatch, "--store", "memory", "--family", str(tmp_path), "--fast")
     options = attrs.evolve(given_too, loaded=here)
     for named in (options, attrs.evolve(options, family=None)):
         gateway = await command.gateway_of(named)
