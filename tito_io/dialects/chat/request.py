@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from tito_core import Message
@@ -190,13 +191,18 @@ def _note_keys(fields: RequestFields) -> None:
 
 def _note_unasked(messages: Sequence[Message], read: int, ignored: Ignored) -> None:
     """Note tool results in messages from `read` on whose call is not before them: most APIs refuse these."""
-    asked = set[str]()
-    for place, message in enumerate(messages):
-        asked.update(str(call.get("id")) for call in call_objects(message))
-        called = message.get("tool_call_id")
-        if place >= read and called is not None and str(called) not in asked:
-            why = f"{called!r:.60} is the id of no call before it"
-            ignored.add(f"messages[{place}].tool_call_id", why, "send the call, or correct the id")
+    unasked: dict[str, list[int]] = {}
+    for place in reversed(range(len(messages))):
+        if place < read and not unasked:
+            break  # the calls stand a few messages before, so that a long history is not read again
+        for call in call_objects(messages[place]):
+            unasked.pop(str(call.get("id")), None)
+        called = messages[place].get("tool_call_id")
+        if place >= read and called is not None:
+            unasked.setdefault(str(called), []).append(place)
+    for place in sorted(chain.from_iterable(unasked.values())):
+        why = f"{messages[place]['tool_call_id']!r:.60} is the id of no call before it"
+        ignored.add(f"messages[{place}].tool_call_id", why, "send the call, or correct the id")
 
 
 def _note_flags(message: Mapping[str, Any], path: str, ignored: Ignored) -> None:
