@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from tito_core import InputError, Message
+from tito_io.cli.options import load_family
 from tito_io.families.family import Bound, Family
 from tito_io.families.preprocessing.engines import RULES
 from tito_io.samples.lines import lines
@@ -46,8 +47,7 @@ class AuditRendering:
     def load(self) -> FamilyRenderer:
         """Load the model folder or file; raises `FolderError` that says what is wrong with it."""
         clock = None if self.date is None else partial(copy, self.date)  # unlike a lambda it can be pickled
-        load = Family.of_gguf if self.family.is_file() else Family.load
-        family = load(self.family, template=self.template, clock=clock)
+        family = load_family(self.family, template=self.template, clock=clock)
         return FamilyRenderer(family.rendered_as(self.rendered_as), self)
 
 

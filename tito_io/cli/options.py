@@ -264,14 +264,12 @@ check_every = click.option(
 )
 
 
-def load_family(folder: Path, *, fast: bool, check_every: int) -> Family:
-    """Load a model folder, or a GGUF file, as the options `--fast` and `--check-every` say."""
+def load_family(path: Path, *, fast: bool = False, check_every: int = 0, **given: Any) -> Family:
+    """Load a model folder, or a GGUF file, with what both take: `template`, `clock`, `limits`."""
     from tito_io.families.family import Family  # noqa: PLC0415  # takes a while to import
     from tito_io.families.fast.fast_tokenizer import CHECK_EVERY  # noqa: PLC0415  # likewise
 
-    if not folder.is_file():
-        return Family.load(folder, fast=fast, check_every=check_every or CHECK_EVERY)
-    family = Family.of_gguf(folder)
+    family = Family.of_gguf(path, **given) if path.is_file() else Family.load(path, **given)
     return family.with_fast_tokenizer(check_every=check_every or CHECK_EVERY) if fast else family
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import define, evolve, field, frozen
 
 from tito_core import TitoError
-from tito_io.cli.options import MODEL_KINDS, model_path
+from tito_io.cli.options import MODEL_KINDS, load_family, model_path
 from tito_io.extras import install
 from tito_io.families.family import Family
 from tito_io.families.folder import Folder, FolderError
@@ -87,11 +87,13 @@ class LoadedFolder:
 
     def family(self, folder: Path, template: str) -> Family:
         """Return a family with this template."""
-        if folder in self.folders:
-            return self.families[folder, ()].with_templates(self.folders[folder].chosen(template), LIMITS)
-        load = Family.of_gguf if folder.is_file() else Family.load
-        family = load(folder, template=template, limits=LIMITS)
-        self.folders, self.families = {folder: read_folder(folder)}, {(folder, ()): family}
+        known = self.families.get((folder, ()))
+        if known is not None:
+            if folder not in self.folders:  # most models have one template, and a GGUF file is read in whole
+                self.folders[folder] = read_folder(folder)
+            return known.with_templates(self.folders[folder].chosen(template), LIMITS)
+        family = load_family(folder, template=template, limits=LIMITS)
+        self.folders, self.families = {}, {(folder, ()): family}
         return family
 
     def with_special_tokens(self, folder: Path, family: Family, tokens: tuple[str, ...]) -> Family:
