@@ -183,8 +183,8 @@ def _note_keys(fields: RequestFields) -> None:
     """Note a text that is missing, and keys that are nearly known: a template may mean that all the same."""
     if fields.values["role"] in ("user", "tool") and fields.values.get("content") is None:
         fields.ignored.add(fields.at("content"), "is missing", "give a string or a list of parts")
-    for key in fields.values.keys() - set(KEYS):
-        meant = meant_by(str(key)[:LONGEST], KEYS)
+    for key in fields.values:
+        meant = None if key in KEYS else meant_by(str(key)[:LONGEST], KEYS)
         if meant is not None:
             fields.ignored.add(fields.at(key), "is not known", f"did you mean {meant!r}?")
 
