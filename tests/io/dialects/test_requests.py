@@ -50,9 +50,9 @@ def test_what_is_known_of_earlier_requests_changes_nothing(
 ) -> None:
     known = (*messages[:shared], *earlier[shared:])
     body = {"messages": messages, "model": "m"}
-    told, found = CHAT.parse(body, known), CHAT.parse(body)
-    assert attrs.evolve(told, ignored=()) == attrs.evolve(found, ignored=())
-    assert {*told.ignored} <= {*found.ignored}  # what the known ones have was counted with them
+    continued, found = CHAT.parse(body, known), CHAT.parse(body)
+    assert attrs.evolve(continued, ignored=()) == attrs.evolve(found, ignored=())
+    assert {*continued.ignored} <= {*found.ignored}  # what the known ones have was counted with them
 
 
 def test_errors_count_messages_that_were_known() -> None:

@@ -71,5 +71,5 @@ class Agent:
 async def grown(agent: Agent, turns: int) -> None:
     """Return once an agent has received so many more turns."""
     goal = len(agent.received) + turns
-    while len(agent.received) < goal:  # noqa: ASYNC110  # nobody tells
+    while len(agent.received) < goal:  # noqa: ASYNC110  # it has no event for this
         await anyio.sleep(0.003)

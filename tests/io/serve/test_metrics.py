@@ -185,7 +185,7 @@ async def test_turns_are_counted_while_they_wait_and_run_and_so_is_how_long() ->
             for name in (talk.name, await opened(talk.http), await opened(talk.http)):
                 group.start_soon(chat, talk.http, name, HELLO)
             with anyio.fail_after(20):
-                while await busy() != (3, 2):  # noqa: ASYNC110  # nobody tells
+                while await busy() != (3, 2):  # noqa: ASYNC110  # it has no event for this
                     await anyio.sleep(0.005)
             begun = time.perf_counter()
             await anyio.sleep(0.01)

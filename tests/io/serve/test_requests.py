@@ -624,5 +624,5 @@ async def test_sessions_are_maintained_while_it_is_served() -> None:
     application = app(scripted_gateway(Scripted(), store))
     async with application.router.lifespan_context(application):
         with anyio.fail_after(5):
-            while not store.calls["sweep"]:  # noqa: ASYNC110  # nobody tells
+            while not store.calls["sweep"]:  # noqa: ASYNC110  # it has no event for this
                 await anyio.sleep(0.001)

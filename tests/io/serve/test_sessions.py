@@ -261,7 +261,7 @@ async def test_a_long_turn_keeps_its_lease(redis_url: str, monkeypatch: pytest.M
         assert (busy.status_code, busy.json()["error"]["code"]) == (503, "session_busy")
         assert "x-should-retry" not in busy.headers  # later it may be free
         slow.engine.go_on()
-        while not await slow.nodes():  # noqa: ASYNC110  # nobody tells
+        while not await slow.nodes():  # noqa: ASYNC110  # it has no event for this
             await anyio.sleep(0.01)
         group.cancel_scope.cancel()
 

@@ -209,7 +209,7 @@ async def test_a_client_that_goes_away_cancels_its_span(seen: Collected) -> None
             group.start_soon(talk.chat, HELLO)
             await engine.runs()
             group.cancel_scope.cancel()
-        while not seen.spans:  # noqa: ASYNC110  # nobody tells
+        while not seen.spans:  # noqa: ASYNC110  # it has no event for this
             await anyio.sleep(0.001)
     assert seen.attributes["error.type"] == "cancelled"
     assert seen.attributes["tito.received"] is False

@@ -249,7 +249,7 @@ async def test_an_answer_that_is_cut_on_a_real_connection_is_not_kept(stream: bo
             await connection.send(head.encode() + body)
             assert (await connection.receive()).startswith(b"HTTP/1.1 200")
             with anyio.fail_after(20):
-                while not store.calls["put"]:  # noqa: ASYNC110  # nobody tells
+                while not store.calls["put"]:  # noqa: ASYNC110  # it has no event for this
                     await anyio.sleep(0.01)
             await anyio.sleep(0.05)
         with anyio.fail_after(20):
@@ -521,7 +521,7 @@ async def test_pings_go_on_while_a_turn_is_sampled_and_end_before_it_is_stored()
     async with anyio.create_task_group() as group:
         group.start_soon(partial(one.ask, gateway, name, stream=True))
         with anyio.fail_after(20):
-            while one.text.count(PING) < 3:  # noqa: ASYNC110  # nobody tells
+            while one.text.count(PING) < 3:  # noqa: ASYNC110  # it has no event for this
                 await anyio.sleep(0.005)
         assert engine.steps is not None
         engine.steps.set()
@@ -600,7 +600,7 @@ async def test_a_client_that_leaves_while_its_turn_is_sampled_ends_the_sampling(
             await talk.engine.runs()
             group.cancel_scope.cancel()
         with anyio.fail_after(20):
-            while talk.engine.running:  # noqa: ASYNC110  # nobody tells
+            while talk.engine.running:  # noqa: ASYNC110  # it has no event for this
                 await anyio.sleep(0.005)
         assert talk.engine.cancelled == 1
         talk.engine.go_on()
